@@ -7,24 +7,17 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from ottla import NewTopic
 from ottla.errors import ErrorCode, KafkaError
 from ottla.testing.simulation import SimulatedCluster
+from tests.waits import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ottla.testing.simulation.node import SimulatedNode
-
-
-async def _until(condition: Callable[[], Any], limit_s: float = 30.0) -> None:
-    async with asyncio.timeout(limit_s):
-        while not condition():  # noqa: ASYNC110 - virtual time costs nothing
-            await asyncio.sleep(0.05)
 
 
 def _topics(node: SimulatedNode) -> set[str]:
@@ -59,7 +52,7 @@ def test_a_node_without_a_quorum_stops_after_the_time_of_an_election() -> None:
             cluster.kill(node_id)
         left = cluster[3].node
         assert left is not None
-        await _until(lambda: not left.controller.quorum.has_leader)
+        await until(lambda: not left.controller.quorum.has_leader)
         begun_us = cluster.loop.now_us
         await cluster[3].stop()
         assert 1_000_000 <= cluster.loop.now_us - begun_us < 2_500_000
@@ -76,7 +69,7 @@ def test_every_broker_forwards_to_the_active_controller(asked: int) -> None:
         await cluster.start()
         async with cluster[asked].admin() as admin:
             await admin.create_topics(["created"])
-            await _until(lambda: all("created" in _topics(one) for one in cluster))
+            await until(lambda: all("created" in _topics(one) for one in cluster))
             refused = await admin.create_topics(["created"])
             error = refused["created"]
             assert isinstance(error, KafkaError)
@@ -100,9 +93,9 @@ def test_another_controller_takes_over(power: bool) -> None:  # noqa: FBT001 - p
             await admin.create_topics(["before"])
             first.kill(power=power)
             await admin.create_topics(["after"])
-            await _until(lambda: all({"before", "after"} <= _topics(one) for one in others))
+            await until(lambda: all({"before", "after"} <= _topics(one) for one in others))
             await first.start()
-            await _until(lambda: {"before", "after"} <= _topics(first))
+            await until(lambda: {"before", "after"} <= _topics(first))
         await cluster.stop()
 
     cluster.run(work())
@@ -141,7 +134,7 @@ def test_controllers_and_brokers_are_nodes_of_their_own() -> None:
             described = await admin.describe_cluster()
             assert [one.node_id for one in described.brokers] == [2, 3]
             await admin.create_topics([NewTopic("one", 4)])
-            await _until(lambda: all("one" in _topics(one) for one in cluster))
+            await until(lambda: all("one" in _topics(one) for one in cluster))
         counts = {
             one.config["node.id"]: len(one.node.broker.replicas) for one in cluster if one.node
         }
@@ -186,11 +179,11 @@ def test_a_controller_that_is_cut_off_is_replaced() -> None:
         others = [one for one in (1, 2, 3) if one != number]
         cluster.partition([number], others)
         controllers = [cluster[one].node for one in others]
-        await _until(lambda: any(one is not None and one.controller.active for one in controllers))
+        await until(lambda: any(one is not None and one.controller.active for one in controllers))
         async with cluster[others[0]].admin() as admin:
             await admin.create_topics(["meanwhile"])
         cluster.heal()
-        await _until(lambda: "meanwhile" in _topics(first))
+        await until(lambda: "meanwhile" in _topics(first))
         assert not first.node.controller.active
         cluster.drop(1, 2)
         await cluster.stop()
@@ -208,7 +201,7 @@ def test_a_link_may_be_cut_one_way() -> None:
             await admin.create_topics(["connected"])
             cluster.cut(1, "clients", one_way=True)
             creating = asyncio.create_task(admin.create_topics(["arrived"]))
-            await _until(lambda: "arrived" in _topics(cluster[2]))
+            await until(lambda: "arrived" in _topics(cluster[2]))
             assert not creating.done()
             cluster.heal()
             await creating
@@ -238,11 +231,13 @@ def digest_with_faults() -> str:
 
 def test_the_same_faults_give_the_same_trace_whatever_the_order_of_sets() -> None:
     """In another process, texts have other hashes."""
-    code = "from test_cluster import digest_with_faults; print(digest_with_faults())"
+    code = (
+        "from tests.simulation.test_cluster import digest_with_faults; print(digest_with_faults())"
+    )
     ran = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONHASHSEED": "1"},
-        cwd=Path(__file__).parent,
+        cwd=Path(__file__).parents[2],
         check=True,
         capture_output=True,
         text=True,

@@ -18,9 +18,9 @@ from tests.simulation.test_cluster_replication import (
     _in_sync,
     _leader,
     _replica,
-    _until,
     _values,
 )
+from tests.waits import until
 
 if TYPE_CHECKING:
     from ottla.testing.simulation.node import SimulatedNode
@@ -50,9 +50,9 @@ async def _create(cluster: SimulatedCluster) -> None:
     async with cluster.admin() as admin:
         for name in ("other", "kept"):
             await admin.create_topics([NewTopic(name, 1, 3)])
-            await _until(partial(_is_everywhere, cluster, name))
-    await _until(lambda: _in_sync(cluster, 3))
-    await _until(lambda: all(UNASSIGNED_DIRECTORY not in _assigned(one) for one in cluster))
+            await until(partial(_is_everywhere, cluster, name))
+    await until(lambda: _in_sync(cluster, 3))
+    await until(lambda: all(UNASSIGNED_DIRECTORY not in _assigned(one) for one in cluster))
     assert len({*_assigned(cluster[1])}) == 6
 
 
@@ -67,8 +67,8 @@ async def _check_offline(cluster: SimulatedCluster, node: SimulatedNode) -> None
     """Its other directory is served; all others know that this one is not."""
     assert node.node is not None
     node_id = node.node.config.node_id
-    await _until(lambda: all(_online_count(one, node_id) == 1 for one in cluster))
-    await _until(lambda: _in_sync(cluster, 2))
+    await until(lambda: all(_online_count(one, node_id) == 1 for one in cluster))
+    await until(lambda: _in_sync(cluster, 2))
     assert _leader(cluster) is not node
     assert not node.node.halted.is_set()
     other = _replica(node, "other")
@@ -102,7 +102,7 @@ def test_acknowledged_records_outlive_a_log_directory(of_leader: bool) -> None: 
             await _check_offline(cluster, failing)
         failing.kill(power=True)
         await failing.start()
-        await _until(lambda: _in_sync(cluster, 3))
+        await until(lambda: _in_sync(cluster, 3))
         ends = {one.log.log_end_offset for one in map(_replica, cluster) if one is not None}
         assert ends == {40}
         await cluster.stop()
@@ -128,12 +128,12 @@ def test_the_metadata_log_may_have_a_directory_of_its_own() -> None:
         node.disks["/data"].fail(lambda call: call.kind != "read", times=1_000_000)
         async with cluster.admin() as admin:
             await admin.create_topics([NewTopic("new", 6, 3)])
-        await _until(lambda: _online_count(cluster[2], 1) == 1)
+        await until(lambda: _online_count(cluster[2], 1) == 1)
         assert node.node is not None
         assert not node.node.halted.is_set()
         node.kill(power=True)
         await node.start()
-        await _until(lambda: _in_sync(cluster, 3))
+        await until(lambda: _in_sync(cluster, 3))
         assert await _values(cluster, 20) == [b"%d" % number for number in range(20)]
         assert not any("-0" in one for one in node.disks["/metadata"].list() if "__" not in one)
         await cluster.stop()
@@ -154,7 +154,7 @@ def test_a_disk_that_hangs_stops_no_other_directory() -> None:
         on_first = {number: [1] for number in range(8)}
         async with cluster.admin() as admin:
             await admin.create_topics([NewTopic("t", assignments=on_first)])
-            await _until(lambda: all(replicas.find("t", number) for number in on_first))
+            await until(lambda: all(replicas.find("t", number) for number in on_first))
         places: dict[str, list[int]] = {"/data": [], SECOND: []}
         for number in on_first:
             log_dir = replicas.logs.log_dir_of(TopicPartition("t", number))

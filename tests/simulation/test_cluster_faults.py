@@ -18,9 +18,9 @@ from tests.simulation.test_cluster_replication import (
     _in_sync,
     _leader,
     _replica,
-    _until,
     _values,
 )
+from tests.waits import until
 
 YEAR_MS = 365 * 24 * 3_600_000
 
@@ -64,7 +64,7 @@ def test_a_metadata_disk_that_dies_under_the_leader_makes_another_lead() -> None
         others = [one for one in cluster if one is not failing]
         async with others[0].admin() as admin:
             creating = asyncio.ensure_future(admin.create_topics(["later"]))
-            await _until(halted.is_set)
+            await until(halted.is_set)
             failing.kill(power=False)  # as the process ends
             await creating
         async with others[0].producer(acks="all") as producer:
@@ -160,11 +160,11 @@ def test_a_replica_that_was_away_longer_than_the_retention_starts_over() -> None
                 await producer.flush()
             replica = _replica(leader)
             assert replica is not None
-            await _until(lambda: replica.log.log_start_offset > 5, 300.0)
+            await until(lambda: replica.log.log_start_offset > 5, 300.0)
             await producer.send("kept", b"new")
             await producer.flush()
         await away.start()
-        await _until(lambda: _in_sync(cluster, 3), 300.0)
+        await until(lambda: _in_sync(cluster, 3), 300.0)
         returned = _replica(away)
         assert returned is not None
         assert returned.log.log_start_offset >= 5
@@ -196,9 +196,9 @@ def test_a_longer_log_of_an_older_epoch_gives_way() -> None:
         longer = _replica(old)
         assert longer is not None
         assert longer.log.log_end_offset == 31
-        await _until(lambda: _leader(cluster) in others)
+        await until(lambda: _leader(cluster) in others)
         cluster.heal()
-        await _until(lambda: _in_sync(cluster, 3))
+        await until(lambda: _in_sync(cluster, 3))
         assert longer.log.log_end_offset == 1
         assert await _values(cluster, 1) == [b"acknowledged"]
         await cluster.stop()

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla import NewTopic, TopicPartition
 from ottla.metadata.partition import LeaderRecoveryState
 from ottla.testing.simulation import SimulatedCluster
+from tests.waits import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import pytest
 
     from ottla.metadata.partition import PartitionRegistration
 
 UNCLEAN = {"unclean.leader.election.interval.ms": "1000"}
 SETTINGS = {"replica.lag.time.max.ms": "3000", "broker.session.timeout.ms": "3000"}
-
-
-async def _until(condition: Callable[[], Any]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 - virtual time costs nothing
-            await asyncio.sleep(0.05)
 
 
 def _partition(cluster: SimulatedCluster, node_id: int, index: int = 0) -> PartitionRegistration:
@@ -58,7 +51,7 @@ def test_an_unregistered_broker_that_runs_is_registered_again_by_a_restart_only(
             await admin.create_topics([NewTopic("t", assignments={0: [3, 1, 2]})])
             await _produce(cluster, b"1")
             await admin.unregister_broker(3)
-        await _until(lambda: _partition(cluster, 1).leader in {1, 2})
+        await until(lambda: _partition(cluster, 1).leader in {1, 2})
         await asyncio.sleep(30)
         for number in (1, 2, 3):
             assert _registered(cluster, number) == {1, 2}
@@ -68,8 +61,8 @@ def test_an_unregistered_broker_that_runs_is_registered_again_by_a_restart_only(
         await _produce(cluster, b"2")
         await cluster.stop(3)
         await cluster.start(3)
-        await _until(lambda: _registered(cluster, 1) == {1, 2, 3})
-        await _until(lambda: len(_partition(cluster, 1).isr) == 3)
+        await until(lambda: _registered(cluster, 1) == {1, 2, 3})
+        await until(lambda: len(_partition(cluster, 1).isr) == 3)
         await cluster.stop()
 
     cluster.run(work())
@@ -88,9 +81,9 @@ def test_a_leader_after_an_unclean_election_is_recovered_with_its_next_isr() -> 
             configs = {"unclean.leader.election.enable": "true"}
             made = NewTopic("t", assignments={0: [1, 2]}, configs=configs)
             await admin.create_topics([made])
-            await _until(lambda: len(_partition(cluster, 4).isr) == 2)
+            await until(lambda: len(_partition(cluster, 4).isr) == 2)
             cluster.kill(2)
-            await _until(lambda: _partition(cluster, 4).isr == (1,))
+            await until(lambda: _partition(cluster, 4).isr == (1,))
             await _produce(cluster, b"only on 1")
         node = cluster[4].node
         assert node is not None
@@ -101,12 +94,12 @@ def test_a_leader_after_an_unclean_election_is_recovered_with_its_next_isr() -> 
 
         node.controller.add_listener(note)
         cluster.kill(1)
-        await _until(lambda: _partition(cluster, 4).leader == -1)
+        await until(lambda: _partition(cluster, 4).leader == -1)
         await cluster.start(2)
-        await _until(lambda: _partition(cluster, 4).leader == 2)
+        await until(lambda: _partition(cluster, 4).leader == 2)
         assert _partition(cluster, 4).leader_recovery_state == LeaderRecoveryState.RECOVERING
         await cluster.start(1)
-        await _until(lambda: set(_partition(cluster, 4).isr) == {1, 2})
+        await until(lambda: set(_partition(cluster, 4).isr) == {1, 2})
         assert _partition(cluster, 4).leader_recovery_state == LeaderRecoveryState.RECOVERED
         await _produce(cluster, b"on both")
         async with cluster.consumer(auto_offset_reset="earliest") as consumer:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,21 +9,14 @@ import pytest
 from ottla import NewTopic, TopicPartition
 from ottla.errors import ErrorCode
 from ottla.testing.simulation import SimulatedCluster
+from tests.waits import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ottla.replication.partition import Partition
     from ottla.testing.simulation.node import SimulatedNode
 
 SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 NEAR = TopicPartition("near", 0)
-
-
-async def _until(condition: Callable[[], Any]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 - virtual time costs nothing
-            await asyncio.sleep(0.05)
 
 
 def _replica(node: SimulatedNode) -> Partition:
@@ -46,7 +38,7 @@ async def _start(cluster: SimulatedCluster, count: int = 20) -> None:
     async with cluster.admin() as admin:
         await admin.create_topics([NewTopic("near", assignments={0: [1, 2, 3]})])
     await _produce(cluster, 0, count)
-    await _until(lambda: {_replica(one).log.high_watermark for one in cluster} == {count})
+    await until(lambda: {_replica(one).log.high_watermark for one in cluster} == {count})
 
 
 async def _produce(cluster: SimulatedCluster, first: int, end: int, *, partition: int = 0) -> None:
@@ -133,7 +125,7 @@ def test_a_partition_of_other_brokers_is_led_elsewhere() -> None:
             await admin.create_topics([NewTopic("near", assignments={0: [1, 2]})])
         node = cluster[3].node
         assert node is not None
-        await _until(lambda: node.broker.has_partition("near", 0))
+        await until(lambda: node.broker.has_partition("near", 0))
         why_missing = node.broker.replicas.why_missing
         assert why_missing("near", 0) is ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert why_missing("near", 1) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from ottla.clients.admin.admin import AsyncAdmin
 from ottla.testing.simulation import SimulatedCluster
+from tests.waits import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ottla.types import Uuid
 
 CONTROLLERS = "node1:9093,node2:9093,node3:9093"
-
-
-async def _until(condition: Callable[[], Any]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 - virtual time costs nothing
-            await asyncio.sleep(0.01)
 
 
 def _incarnations(cluster: SimulatedCluster, node_id: int) -> dict[int, Uuid]:
@@ -35,7 +28,7 @@ def _incarnations(cluster: SimulatedCluster, node_id: int) -> dict[int, Uuid]:
 async def _all_know(cluster: SimulatedCluster, expected: set[int]) -> dict[int, Uuid]:
     """Wait until the nodes that run know these controllers; return their incarnations."""
     running = [number for number in (1, 2, 3) if cluster[number].node is not None]
-    await _until(lambda: all(set(_incarnations(cluster, one)) == expected for one in running))
+    await until(lambda: all(set(_incarnations(cluster, one)) == expected for one in running))
     known = [_incarnations(cluster, one) for one in running]
     assert all(one == known[0] for one in known)
     return known[0]
@@ -79,7 +72,7 @@ def test_a_restarted_standby_controller_is_a_new_incarnation() -> None:
         active, restarted, other = _roles_of(cluster)
         await cluster.stop(restarted)
         await cluster.start(restarted)
-        await _until(
+        await until(
             lambda: all(
                 _incarnations(cluster, one)[restarted] != before[restarted] for one in (1, 2, 3)
             )
@@ -87,7 +80,7 @@ def test_a_restarted_standby_controller_is_a_new_incarnation() -> None:
         after = await _all_know(cluster, {1, 2, 3})
         assert [after[one] for one in (active, other)] == [before[one] for one in (active, other)]
         cluster.kill(active)
-        await _until(lambda: cluster.active_controller is not None)
+        await until(lambda: cluster.active_controller is not None)
         await asyncio.sleep(10)
         assert _incarnations(cluster, other) == after
         await cluster.stop()
@@ -109,14 +102,14 @@ def test_a_controller_registers_though_the_active_one_dies_meanwhile(delay_ms: i
         await asyncio.sleep(delay_ms / 1000)
         cluster.kill(active)
         await starting
-        await _until(
+        await until(
             lambda: all(
                 _incarnations(cluster, one)[restarted] != before[restarted]
                 for one in (restarted, other)
             )
         )
         await cluster.start(active)
-        await _until(lambda: _incarnations(cluster, other)[active] != before[active])
+        await until(lambda: _incarnations(cluster, other)[active] != before[active])
         await cluster.stop()
 
     cluster.run(work())

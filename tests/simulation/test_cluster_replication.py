@@ -9,10 +9,9 @@ import pytest
 
 from ottla import NewTopic, TopicPartition
 from ottla.testing.simulation import SimulatedCluster
+from tests.waits import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ottla.replication.partition import Partition
     from ottla.testing.simulation.node import SimulatedNode
 
@@ -21,12 +20,6 @@ SETTINGS = {
     "broker.session.timeout.ms": "3000",
     "replica.fetch.backoff.ms": "200",
 }
-
-
-async def _until(condition: Callable[[], Any], limit_s: float = 60.0) -> None:
-    async with asyncio.timeout(limit_s):
-        while not condition():  # noqa: ASYNC110 - virtual time costs nothing
-            await asyncio.sleep(0.05)
 
 
 def _replica(node: SimulatedNode, topic: str = "kept") -> Partition | None:
@@ -50,8 +43,8 @@ async def _create(cluster: SimulatedCluster, min_isr: int = 2) -> None:
     async with cluster.admin() as admin:
         configs = {"min.insync.replicas": str(min_isr)}
         await admin.create_topics([NewTopic("kept", 1, 3, configs=configs)])
-    await _until(lambda: all(_replica(one) is not None for one in cluster))
-    await _until(lambda: _in_sync(cluster, 3))
+    await until(lambda: all(_replica(one) is not None for one in cluster))
+    await until(lambda: _in_sync(cluster, 3))
 
 
 async def _values(cluster: SimulatedCluster, count: int) -> list[bytes]:
@@ -87,7 +80,7 @@ def test_acknowledged_records_outlive_their_leader(power: bool) -> None:  # noqa
         assert _leader(cluster) is not first
         assert await _values(cluster, 40) == [b"%d" % number for number in range(40)]
         await first.start()
-        await _until(lambda: _in_sync(cluster, 3))
+        await until(lambda: _in_sync(cluster, 3))
         ends = {one.log.log_end_offset for one in map(_replica, cluster) if one is not None}
         assert ends == {40}
         await cluster.stop()
@@ -103,7 +96,7 @@ def test_a_replica_moves_to_another_broker() -> None:
         await cluster.start()
         async with cluster.admin() as admin:
             await admin.create_topics([NewTopic("kept", 1, 3)])
-            await _until(lambda: _in_sync(cluster, 3))
+            await until(lambda: _in_sync(cluster, 3))
             async with cluster.producer(acks="all") as producer:
                 for number in range(20):
                     await producer.send("kept", b"%d" % number)
@@ -116,12 +109,12 @@ def test_a_replica_moves_to_another_broker() -> None:
             target = [*({1, 2, 3, 4} - set(held)), *held[:2]]
             changed = await admin.alter_partition_reassignments({TopicPartition("kept", 0): target})
             assert list(changed.values()) == [None]
-            await _until(lambda: _replica(cluster[held[2]]) is None)
+            await until(lambda: _replica(cluster[held[2]]) is None)
             moved = _replica(cluster[target[0]])
             assert moved is not None
             assert moved.log.log_end_offset == 20
             await admin.delete_topics(["kept"])
-            await _until(lambda: all(_replica(one) is None for one in cluster))
+            await until(lambda: all(_replica(one) is None for one in cluster))
         await cluster.stop()
 
     cluster.run(work())
@@ -150,7 +143,7 @@ def test_a_rolling_restart_fails_no_request() -> None:
                 assert "kept" in {one.name for one in await admin.list_topics()}
                 await admin.create_topics([f"during-{number}"])
                 await node.start()
-                await _until(lambda: _in_sync(cluster, 3))
+                await until(lambda: _in_sync(cluster, 3))
             is_over = True
             await writing
             named = {one.name for one in await admin.list_topics()}
@@ -184,7 +177,7 @@ def test_idle_partitions_are_not_read() -> None:
         cluster.kill(3)
         await asyncio.sleep(10)
         await cluster.start(3)
-        await _until(is_in_sync)
+        await until(is_in_sync)
         await asyncio.sleep(5)
         before = [one.read_count for one in hosted()]
         await asyncio.sleep(20)

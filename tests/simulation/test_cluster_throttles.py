@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,10 +11,9 @@ from ottla import NewTopic, TopicPartition
 from ottla.clients.admin.configs import ConfigResource, ResourceType
 from ottla.quota.replication import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 from ottla.testing.simulation import SimulatedCluster
+from tests.waits import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ottla.replication.partition import Partition
 
 RATE = 50_000
@@ -22,12 +21,6 @@ COUNT, SIZE_BYTES = 60, 10_000
 LEADER = {"rate": LEADER_RATE, "replicas": LEADER_REPLICAS}
 FOLLOWER = {"rate": FOLLOWER_RATE, "replicas": FOLLOWER_REPLICAS}
 SETTINGS = {"replica.fetch.max.bytes": "40000", "replica.fetch.response.max.bytes": "40000"}
-
-
-async def _until(condition: Callable[[], Any]) -> None:
-    async with asyncio.timeout(300):
-        while not condition():  # noqa: ASYNC110 - virtual time costs nothing
-            await asyncio.sleep(0.05)
 
 
 def _replica(cluster: SimulatedCluster, node_id: int) -> Partition | None:
@@ -94,7 +87,7 @@ def test_a_throttled_reassignment_takes_its_time(names: dict[str, str]) -> None:
         await _throttle(cluster, names, RATE // 5)
         started_s = cluster.loop.time()
         await _move(cluster, [1, 3])
-        await _until(lambda: _replica(cluster, 2) is None)
+        await until(lambda: _replica(cluster, 2) is None)
         moved = _replica(cluster, 3)
         assert moved is not None
         assert moved.log.log_end_offset == COUNT
@@ -120,7 +113,7 @@ def test_the_end_of_a_throttle_lets_replicas_go_on() -> None:
         assert _replica(cluster, 2) is not None
         await _throttle(cluster, FOLLOWER, None)
         started_s = cluster.loop.time()
-        await _until(lambda: _replica(cluster, 2) is None)
+        await until(lambda: _replica(cluster, 2) is None)
         assert cluster.loop.time() - started_s < 10
         await cluster.stop()
 
@@ -134,7 +127,7 @@ def test_replicas_in_sync_are_not_throttled(names: dict[str, str]) -> None:
 
     async def work() -> None:
         await _start(cluster)
-        await _until(lambda: _replica(cluster, 2) is not None)
+        await until(lambda: _replica(cluster, 2) is not None)
         await _throttle(cluster, names, 1)
         started_s = cluster.loop.time()
         await _produce(cluster)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ottla.testing.simulation import SimulatedCluster
-from tests.simulation.test_cluster_replication import _in_sync, _until, _values
+from tests.simulation.test_cluster_replication import _in_sync, _values
 from tests.simulation.test_directory_moves import (
     CONFIG,
     _create,
@@ -17,6 +17,7 @@ from tests.simulation.test_directory_moves import (
     _place,
     _produce,
 )
+from tests.waits import until
 
 if TYPE_CHECKING:
     from ottla.testing.disk import Call
@@ -64,8 +65,8 @@ def crash_at(number: int, *, power: bool, seed: int = 0) -> int:
         crash.plant(node)
         load = cluster.loop.create_task(_produce(cluster, 50, 70))
         request = cluster.loop.create_task(_move(cluster, node, target))
-        await _until(lambda: not node.is_alive or _has_moved(node, target), 5)
-        await _until(lambda: not node.is_alive or not _deleted(node), 5)
+        await until(lambda: not node.is_alive or _has_moved(node, target), 5)
+        await until(lambda: not node.is_alive or not _deleted(node), 5)
         if not node.is_alive:
             node.kill(power=power)
             await node.start()
@@ -73,9 +74,9 @@ def crash_at(number: int, *, power: bool, seed: int = 0) -> int:
             disk.heal()
         await load
         await request
-        await _until(lambda: _in_sync(cluster, 1))
+        await until(lambda: _in_sync(cluster, 1))
         assert source is not None
-        await _until(lambda: _has_moved(node, target) or _has_moved(node, source))
+        await until(lambda: _has_moved(node, target) or _has_moved(node, source))
         assert await _values(cluster, 70) == [b"%d" % one for one in range(70)]
         await cluster.stop()
 

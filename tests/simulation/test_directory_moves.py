@@ -22,10 +22,10 @@ from tests.simulation.test_cluster_replication import (
     _in_sync,
     _leader,
     _replica,
-    _until,
     _values,
 )
 from tests.simulation.test_stalls import FileCalls
+from tests.waits import until
 
 if TYPE_CHECKING:
     from ottla.purgatory.timing_wheel import TimerTask
@@ -86,8 +86,8 @@ async def _produce(cluster: SimulatedCluster, start: int, end: int) -> None:
 async def _create(cluster: SimulatedCluster, replicas: int) -> None:
     async with cluster.admin() as admin:
         await admin.create_topics([NewTopic("kept", 1, replicas)])
-    await _until(lambda: all(_replica(one) is not None for one in cluster))
-    await _until(lambda: _in_sync(cluster, replicas))
+    await until(lambda: all(_replica(one) is not None for one in cluster))
+    await until(lambda: _in_sync(cluster, replicas))
 
 
 def _has_moved(node: SimulatedNode, path: str) -> bool:
@@ -106,10 +106,10 @@ def test_replicas_move_under_load() -> None:
             for node in cluster:
                 target = _other(_place(node))
                 assert await _move(cluster, node, target) is None
-                await _until(partial(_has_moved, node, target))
+                await until(partial(_has_moved, node, target))
         await load
         assert await _values(cluster, 400) == [b"%d" % number for number in range(400)]
-        await _until(lambda: _in_sync(cluster, 3))
+        await until(lambda: _in_sync(cluster, 3))
         await cluster.stop()
 
     cluster.run(work())
@@ -144,7 +144,7 @@ def test_the_controller_s_answer_starts_no_second_turn(monkeypatch: pytest.Monke
         for _ in range(4):
             target = _other(_place(node))
             assert await _move(cluster, node, target) is None
-            await _until(partial(_has_moved, node, target))
+            await until(partial(_has_moved, node, target))
         await load
         await cluster.stop()
         assert len(waiting) > 4
@@ -153,7 +153,7 @@ def test_the_controller_s_answer_starts_no_second_turn(monkeypatch: pytest.Monke
     cluster.run(work())
 
 
-async def _produce_until(cluster: SimulatedCluster, is_over: asyncio.Event, letter: bytes) -> int:
+async def _produceuntil(cluster: SimulatedCluster, is_over: asyncio.Event, letter: bytes) -> int:
     """Send one record after the other; return how many."""
     count = 0
     async with cluster.producer(acks="all", linger_ms=0) as producer:
@@ -172,14 +172,14 @@ def test_a_move_flushes_nothing_on_the_loop() -> None:
         await _create(cluster, 1)
         calls, node, is_over = FileCalls(cluster), cluster[1], asyncio.Event()
         load = [
-            cluster.loop.create_task(_produce_until(cluster, is_over, letter))
+            cluster.loop.create_task(_produceuntil(cluster, is_over, letter))
             for letter in (b"a", b"b", b"c", b"d", b"e", b"f")
         ]
         for _ in range(4):
             target = _other(_place(node))
             assert await _move(cluster, node, target) is None
             calls.flushes.clear()  # the copy may need an older checkpoint when it is created
-            await _until(partial(_has_moved, node, target))
+            await until(partial(_has_moved, node, target))
             assert not calls.flushes
         is_over.set()
         sent = sum([await one for one in load])
@@ -206,10 +206,10 @@ def test_a_read_that_fails_ends_the_move(monkeypatch: pytest.MonkeyPatch) -> Non
         with monkeypatch.context() as patch:
             patch.setattr(FileSlice, "read", fail)
             assert await _move(cluster, node, target) is None
-            await _until(lambda: moves.failed_count == 1)
+            await until(lambda: moves.failed_count == 1)
         assert len(moves) == 0
         assert await _move(cluster, node, target) is None
-        await _until(partial(_has_moved, node, target))
+        await until(partial(_has_moved, node, target))
         assert await _values(cluster, 10) == [b"%d" % number for number in range(10)]
 
     cluster.run(work())
@@ -233,7 +233,7 @@ def test_a_write_that_fails_ends_the_move(caplog: pytest.LogCaptureFixture) -> N
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(directory_move, "append_copied", fail)
             assert await _move(cluster, node, _other(_place(node))) is None
-            await _until(lambda: moves.failed_count == 1)
+            await until(lambda: moves.failed_count == 1)
 
     cluster.run(work())
     (line,) = [one for one in caplog.messages if "was not moved" in one]
@@ -260,10 +260,10 @@ def test_a_crash_during_a_move_loses_nothing(seed: int) -> None:
             await asyncio.sleep(rng.random() * rng.choice((0.004, 0.02, 0.1)))
             node.kill(power=rng.random() < 0.5)
             await node.start()
-            await _until(lambda: _in_sync(cluster, 1))
+            await until(lambda: _in_sync(cluster, 1))
             await _produce(cluster, sent, sent + 20)
             sent += 20
-        await _until(lambda: _has_moved(node, target) or _has_moved(node, _other(target)))
+        await until(lambda: _has_moved(node, target) or _has_moved(node, _other(target)))
         assert await _values(cluster, sent) == [b"%d" % number for number in range(sent)]
         await cluster.stop()
 
@@ -278,7 +278,7 @@ async def _throttle(cluster: SimulatedCluster, node: SimulatedNode, rate: str | 
     async with cluster.admin() as admin:
         await admin.alter_configs({broker: {name: rate}})
     config = node.node.broker.metadata
-    await _until(lambda: config.config.overrides.get(name) == rate)
+    await until(lambda: config.config.overrides.get(name) == rate)
 
 
 async def _begin_slowly(cluster: SimulatedCluster, node: SimulatedNode) -> str:
@@ -307,10 +307,10 @@ def test_a_throttle_holds_a_move_and_a_request_for_its_own_directory_ends_it() -
         node = cluster[1]
         target = await _begin_slowly(cluster, node)
         assert await _move(cluster, node, _other(target)) is None
-        await _until(partial(_has_moved, node, _other(target)))
+        await until(partial(_has_moved, node, _other(target)))
         await _throttle(cluster, node, None)
         assert await _move(cluster, node, target) is None
-        await _until(partial(_has_moved, node, target), 3)
+        await until(partial(_has_moved, node, target), 3)
         await cluster.stop()
 
     cluster.run(work())
@@ -327,7 +327,7 @@ def test_a_topic_that_is_deleted_during_a_move() -> None:
         await _begin_slowly(cluster, node)
         async with cluster.admin() as admin:
             await admin.delete_topics(["kept"])
-        await _until(lambda: not _names(node))
+        await until(lambda: not _names(node))
         await _create(cluster, 3)
         await _produce(cluster, 0, 5)
         assert await _values(cluster, 5) == [b"%d" % number for number in range(5)]
@@ -349,20 +349,20 @@ def test_a_directory_that_fails_during_a_move(is_source: bool) -> None:  # noqa:
         assert node.node is not None
         source = "/more" if is_source else "/data"  # the metadata log is in /data
         assert await _move(cluster, node, source) is None
-        await _until(partial(_has_moved, node, source))
+        await until(partial(_has_moved, node, source))
         target = await _begin_slowly(cluster, node)
         node.disks["/more"].fail(lambda call: call.kind != "read", times=1_000_000)
         await _throttle(cluster, node, None)
         if is_source:
-            await _until(lambda: _leader(cluster) is not node)
-        await _until(lambda: not len(node.node.broker.moves))  # type: ignore[union-attr]
-        await _until(lambda: _in_sync(cluster, 2 if is_source else 3))
+            await until(lambda: _leader(cluster) is not node)
+        await until(lambda: not len(node.node.broker.moves))  # type: ignore[union-attr]
+        await until(lambda: _in_sync(cluster, 2 if is_source else 3))
         assert _assigned_path(node) == source
         assert isinstance(await _move(cluster, node, target), KafkaError)
         node.kill(power=True)
         await node.start()
-        await _until(lambda: _in_sync(cluster, 3))
-        await _until(lambda: _place(node) == _assigned_path(node))
+        await until(lambda: _in_sync(cluster, 3))
+        await until(lambda: _place(node) == _assigned_path(node))
         assert len(await _values(cluster, 40)) == 40
         await cluster.stop()
 
@@ -386,8 +386,8 @@ def test_a_move_continues_after_a_clean_stop() -> None:
         (future,) = node.node.broker.logs.futures
         assert future.log_end_offset >= copied
         await _throttle(cluster, node, None)
-        await _until(partial(_has_moved, node, target))
-        await _until(lambda: _in_sync(cluster, 3))
+        await until(partial(_has_moved, node, target))
+        await until(lambda: _in_sync(cluster, 3))
         await cluster.stop()
 
     cluster.run(work())
@@ -401,15 +401,15 @@ def test_a_replica_comes_to_the_directory_that_was_requested_before() -> None:
         await cluster.start()
         async with cluster.admin() as admin:
             await admin.create_topics([NewTopic("kept", -1, -1, {}, {0: [1, 2]})])
-            await _until(lambda: _in_sync(cluster, 2))
+            await until(lambda: _in_sync(cluster, 2))
             node = cluster[3]
             for _ in range(2):
                 missing = await _move(cluster, node, "/more")
                 assert missing is not None
                 assert missing.code is ErrorCode.REPLICA_NOT_AVAILABLE
             await admin.alter_partition_reassignments({KEPT: [3, 1]})
-        await _until(lambda: _place(node) == "/more")
-        await _until(lambda: _leader(cluster) is not None and _in_sync(cluster, 2))
+        await until(lambda: _place(node) == "/more")
+        await until(lambda: _leader(cluster) is not None and _in_sync(cluster, 2))
         await cluster.stop()
 
     cluster.run(work())
@@ -435,7 +435,7 @@ def test_moves_that_are_refused() -> None:
             await admin.alter_configs({broker: {"cordoned.log.dirs": "/data"}})
         assert node.node is not None
         logs = node.node.broker.logs
-        await _until(lambda: logs.cordoned)
+        await until(lambda: logs.cordoned)
         cordoned = await _move(cluster, node, "/data")
         assert cordoned is not None
         assert cordoned.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
@@ -462,9 +462,9 @@ def test_41_a_move_outlives_changes_of_the_leader(of_leader: bool) -> None:  # n
             killed.kill(power=True)
             await _produce(cluster, 50 * number, 50 * number + 50)
             await killed.start()
-            await _until(lambda: _in_sync(cluster, 3))
+            await until(lambda: _in_sync(cluster, 3))
         await _throttle(cluster, moving, None)
-        await _until(partial(_has_moved, moving, target))
+        await until(partial(_has_moved, moving, target))
         assert (await _values(cluster, 140))[40:] == [b"%d" % number for number in range(100)]
         ends = {one.log.log_end_offset for one in map(_replica, cluster) if one is not None}
         assert ends == {140}

@@ -22,6 +22,7 @@ from ottla.raft.driver import RaftDriver
 from ottla.raft.requests import ReplicaKey, Vote
 from ottla.testing.simulation import SimulatedCluster
 from ottla.types import OffsetAndEpoch
+from tests.waits import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,12 +79,6 @@ class FileCalls:
                 self.truncations[loop.now_us] = self.truncations.get(loop.now_us, 0) + 1
         if then is not None:
             then(kind, path, size)
-
-
-async def _until(condition: Callable[[], Any], limit_s: float = 120.0) -> None:
-    async with asyncio.timeout(limit_s):
-        while not condition():  # noqa: ASYNC110 - virtual time costs nothing
-            await asyncio.sleep(0.05)
 
 
 def _hosted(node: SimulatedNode) -> list[Partition]:
@@ -155,13 +150,13 @@ def test_a_voter_answers_while_its_logs_are_truncated(monkeypatch: pytest.Monkey
         async with cluster.admin() as admin:
             replicas = {number: [3, 1, 2] for number in range(PARTITIONS)}
             await admin.create_topics([NewTopic("t", assignments=replicas)])
-        await _until(lambda: _are_in_sync(cluster))
+        await until(lambda: _are_in_sync(cluster))
         await _diverge(cluster)
         assert all(one.log.log_end_offset > 1 for one in _hosted(cluster[3]))
         calls.truncations.clear()
         answers = Answers(cluster, monkeypatch)
         cluster.heal()
-        await _until(lambda: _are_in_sync(cluster))
+        await until(lambda: _are_in_sync(cluster))
         assert all(one.log.log_end_offset == 1 for node in cluster for one in _hosted(node))
         assert answers.are_in_time()
         assert calls.flushes == []
@@ -214,7 +209,7 @@ def test_another_controller_leads_while_the_disk_of_the_active_one_stalls() -> N
             now = await admin.describe_metadata_quorum()
         assert now.leader_id != before.leader_id
         assert now.leader_epoch > before.leader_epoch
-        await _until(lambda: _ends_agree(cluster))
+        await until(lambda: _ends_agree(cluster))
 
     cluster.run(work())
 
@@ -276,7 +271,7 @@ def test_a_name_is_used_again_without_waiting_for_the_disk(monkeypatch: pytest.M
                 await admin.delete_topics(["t"])
                 await admin.create_topics([NewTopic("t", 5, 3), NewTopic("u", 5, 3)])
                 await admin.delete_topics(["u"])
-                await _until(lambda: all(len(_hosted(node)) == 5 for node in cluster))
+                await until(lambda: all(len(_hosted(node)) == 5 for node in cluster))
         assert calls.flushes == []
         assert answers.are_in_time()
 
@@ -416,13 +411,13 @@ def test_a_voter_answers_while_it_loads_a_snapshot(monkeypatch: pytest.MonkeyPat
             await _limit_users(admin)
         snapshot_id = active.node.controller._runtime.snapshots.write()
         log = active.node.controller.driver.log
-        await _until(lambda: log.start_offset == snapshot_id.offset)
+        await until(lambda: log.start_offset == snapshot_id.offset)
         replays = Replays(cluster, monkeypatch)
         sizes: list[int] = []
         node.controller.add_listener(lambda delta, _image: sizes.append(len(delta.quotas_changed)))
         cluster.heal()
         waits = await _ask(cluster, away, lambda: replays.of(cluster[away]) >= RECORDS)
-        await _until(lambda: node.controller.image.quotas.by_entity)
+        await until(lambda: node.controller.image.quotas.by_entity)
         assert len(waits) > 10
         assert max(waits) < FETCH_TIMEOUT_S / 2
         assert replays.longest <= RECORDS_PER_TURN
@@ -446,10 +441,10 @@ def test_a_voter_answers_while_it_loads_the_snapshot_of_its_own_start(
         node = cluster[killed]
         assert node.node is not None
         image = node.node.controller.image
-        await _until(lambda: len(image.quotas.by_entity) == RECORDS // len(LIMITS))
+        await until(lambda: len(image.quotas.by_entity) == RECORDS // len(LIMITS))
         snapshot_id = node.node.controller._runtime.snapshots.write()
         log = node.node.controller.driver.log
-        await _until(lambda: log.latest_snapshot == snapshot_id)
+        await until(lambda: log.latest_snapshot == snapshot_id)
         cluster.kill(killed)
         replays = Replays(cluster, monkeypatch)
         waits = await _ask_while_it_starts(cluster, killed, replays)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import urllib.request
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -22,6 +21,7 @@ from ottla.types import TopicPartition, Uuid
 from tests.coordinator.harness import EPOCH_MS, VirtualClock
 from tests.storage.cleaner.cleaning import COMPACT, CleanerBed, put_keys
 from tests.storage.sets import make, open_set
+from tests.waits import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -218,13 +218,6 @@ def test_a_record_that_waits_too_long_is_measured() -> None:
 # A real node
 
 
-def _eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def _size(cluster: Cluster, topic: str) -> int:
     return cluster.run(lambda node: node.broker.replicas.get(topic, 0).log.size_bytes)
 
@@ -237,7 +230,7 @@ def test_a_topic_is_compacted_while_it_is_used(tmp_path: Path) -> None:
         keys = [f"k{number % 5}" for number in range(400)]
         for start in range(0, 400, 20):
             topic.produce([f"value {start + n}" for n in range(20)], keys=keys[start : start + 20])
-        _eventually(lambda: _size(cluster, "t") < 4000)
+        wait_for(lambda: _size(cluster, "t") < 4000)
         expected = {f"k{number % 5}".encode(): f"value {number}".encode() for number in range(400)}
         assert {one.key: one.value for one in topic.records()} == expected
         assert len(topic.records()) < 100
@@ -267,7 +260,7 @@ def test_the_offsets_topic_stays_small(tmp_path: Path) -> None:
             for number in range(2, 500):
                 consumer.commit({partition: number})
         largest = 500 * 100
-        _eventually(lambda: _size(cluster, "__consumer_offsets") < largest / 4)
+        wait_for(lambda: _size(cluster, "__consumer_offsets") < largest / 4)
         committed = kafka.committed("g")
         assert committed[partition] >= 499
         cluster.restart()

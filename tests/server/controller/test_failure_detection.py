@@ -12,17 +12,12 @@ from ottla.raft import driver
 from ottla.server.controller import failure_detection
 from ottla.server.controller.failure_detection import ProbeResult, probe
 from ottla.testing.simulation import SimulatedCluster
+from tests.waits import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 SESSION_S = 9.0
-
-
-async def _until(condition: object) -> None:
-    async with asyncio.timeout(60):
-        while not condition():  # type: ignore[operator] # noqa: ASYNC110 - virtual time costs nothing
-            await asyncio.sleep(0.01)
 
 
 def _standby(cluster: SimulatedCluster) -> int:
@@ -41,7 +36,7 @@ async def _fenced_after(cluster: SimulatedCluster, broker_id: int, *, power: boo
     """Return the seconds from the end of a node to its fencing."""
     started_s = cluster.loop.time()
     cluster.kill(broker_id, power=power)
-    await _until(lambda: _is_fenced(cluster, broker_id))
+    await until(lambda: _is_fenced(cluster, broker_id))
     return cluster.loop.time() - started_s
 
 
@@ -77,7 +72,7 @@ def test_a_killed_controller_is_replaced_at_once() -> None:
         assert first is not None
         started_s = cluster.loop.time()
         cluster.kill(int(first.config["node.id"]), power=False)
-        await _until(lambda: cluster.active_controller not in {None, first})
+        await until(lambda: cluster.active_controller not in {None, first})
         assert cluster.loop.time() - started_s < 1
 
     cluster.run(work())
@@ -136,10 +131,10 @@ def test_a_cut_link_fences_no_broker_early() -> None:
         cut = _standby(cluster)
         started_s = cluster.loop.time()
         cluster.partition([cut], [n for n in (1, 2, 3) if n != cut])
-        await _until(lambda: _is_fenced(cluster, cut))
+        await until(lambda: _is_fenced(cluster, cut))
         assert cluster.loop.time() - started_s >= SESSION_S - 2.5
         cluster.heal()
-        await _until(lambda: not _is_fenced(cluster, cut))
+        await until(lambda: not _is_fenced(cluster, cut))
 
     cluster.run(work())
 
@@ -173,15 +168,15 @@ def test_no_unclean_leader_is_elected_before_the_session_would_expire(
             await admin.create_topics([NewTopic("t", assignments=assignments, configs=configs)])
         follower = cluster[_standby(cluster)]
         follower.kill(power=False)
-        await _until(lambda: _is_fenced(cluster, int(follower.config["node.id"])))
+        await until(lambda: _is_fenced(cluster, int(follower.config["node.id"])))
         started_s = cluster.loop.time()
         cluster.kill(4, power=False)
-        await _until(lambda: _is_fenced(cluster, 4))
+        await until(lambda: _is_fenced(cluster, 4))
         await follower.start()
         await asyncio.sleep(2)
         assert _leader(cluster) == -1
         if allows_unclean:
-            await _until(lambda: _leader(cluster) >= 0)
+            await until(lambda: _leader(cluster) >= 0)
             assert cluster.loop.time() - started_s >= SESSION_S - 2.5
 
     cluster.run(work())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import urllib.request
 from collections import Counter
 from types import SimpleNamespace
@@ -28,9 +27,10 @@ from ottla.replication.share.session import ShareSessionCache
 from ottla.server.metrics import shares
 from ottla.testing import Cluster
 from ottla.types import ZERO_UUID
+from tests.waits import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 SETTINGS = {
     "metrics.listener": "127.0.0.1:0",
@@ -61,13 +61,6 @@ def scraped(cluster: Cluster) -> dict[str, float]:
         lines = answer.read().decode().splitlines()
     pairs = (line.rpartition(" ") for line in lines if line and not line.startswith("#"))
     return {name: float(value) for name, _, value in pairs}
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def test_groups_and_share_partitions_are_measured(cluster: Cluster) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING
-
 import pytest
 
 from ottla import Producer
@@ -18,19 +15,10 @@ from ottla.records.builder import encode_batch
 from ottla.testing.cluster import Cluster
 from tests.controller.harness import topic
 from tests.server.requests.untrusted_clients import Peer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from tests.waits import wait_for
 
 ROUNDS = 20
 OFFSETS_TOPIC = "__consumer_offsets"
-
-
-def _eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def _produce(peer: Peer, name: str) -> None:
@@ -59,7 +47,7 @@ def test_flushes_that_a_topic_asks_for(setting: str) -> None:
         ):  # a new log is flushed once for its names, with what is in it by then
             for name in ("lazy", "durable"):
                 _produce(peer, name)
-            _eventually(lambda end=end: _flushed(cluster, "durable") == end)  # type: ignore[misc] # the loop's value
+            wait_for(lambda end=end: _flushed(cluster, "durable") == end)  # type: ignore[misc] # the loop's value
         assert _flushed(cluster, "lazy") < ROUNDS
 
 
@@ -74,7 +62,7 @@ def test_a_silent_connection_is_closed() -> None:
             talking.ask(MetadataRequest(topics=[]), 12)
             return cluster.run(lambda node: node.connection_count) == 1
 
-        _eventually(one_left)
+        wait_for(one_left)
         with pytest.raises(EOFError):
             silent.read_frame()
 
@@ -93,7 +81,7 @@ def test_topics_are_made_on_demand() -> None:
         peer = Peer(cluster.bootstrap)
         for name, count in (("fresh", 3), (OFFSETS_TOPIC, 4)):
             assert _metadata(peer, name) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)
-            _eventually(lambda name=name, count=count: _metadata(peer, name) == (0, count))  # type: ignore[misc] # the loop's values
+            wait_for(lambda name=name, count=count: _metadata(peer, name) == (0, count))  # type: ignore[misc] # the loop's values
         assert _metadata(peer, "not*legal") == (ErrorCode.INVALID_TOPIC_EXCEPTION, 0)
 
 
@@ -105,7 +93,7 @@ def test_topics_are_not_made_where_that_is_switched_off() -> None:
             assert _metadata(peer, name) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)
         assert cluster.run(lambda node: list(node.broker.image.topics.by_name)) == []
         peer.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 6)
-        _eventually(lambda: _metadata(peer, OFFSETS_TOPIC)[0] == 0)
+        wait_for(lambda: _metadata(peer, OFFSETS_TOPIC)[0] == 0)
 
 
 def _set_of_all_brokers(peer: Peer, name: str, value: str) -> None:
@@ -128,5 +116,5 @@ def test_settings_of_producers_change_while_the_node_runs() -> None:
         assert log.config.transaction_partition_verification_enable
         _set_of_all_brokers(peer, "transaction.partition.verification.enable", "false")
         _set_of_all_brokers(peer, "producer.id.expiration.ms", "1")
-        _eventually(lambda: not log.producer_state.producers)
+        wait_for(lambda: not log.producer_state.producers)
         assert not log.config.transaction_partition_verification_enable
