@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks.against_kafka.brokers import HEAP, free_port
 
 from ottla import Admin, Producer
-from ottla.coordinator.group import records as group_records
+from ottla.coordinator.group.serde import RecordSerde
 from ottla.coordinator.runtime import CoordinatorRecord
 from ottla.coordinator.transaction import records as transaction_records
 from ottla.coordinator.transaction.state import Transaction, TransactionState
@@ -75,11 +75,12 @@ def transaction_states(count: int, ids: int) -> Iterator[tuple[bytes, bytes | No
 def offsets(count: int, ids: int) -> Iterator[tuple[bytes, bytes | None]]:
     """Yield commits of one partition after the other."""
     now_ms = int(time.time() * 1000)
+    serde = RecordSerde()
     for number in range(count):
         name = number % ids
         key = OffsetCommitKey(group=f"group-{name // 100}", topic="input", partition=name % 100)
         value = OffsetCommitValue(offset=number, metadata="", commit_timestamp=now_ms)
-        yield group_records.encode(CoordinatorRecord(key, value, 3))
+        yield serde.encode(CoordinatorRecord(key, value, 3))
 
 
 def write_segment(path: Path, entries: Iterator[tuple[bytes, bytes | None]]) -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ottla.coordinator.group import (
-    ConsumerDependencies,
     ConsumerGroupConfig,
     GroupCoordinator,
     GroupCoordinatorConfig,
+    GroupDependencies,
     RequestContext,
     ShareGroupConfig,
     StreamsGroupConfig,
 )
+from ottla.coordinator.group.groups import KINDS
 from ottla.coordinator.runtime.active import ShardState
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis import (
@@ -30,6 +31,7 @@ from tests.records.batch_changes import assign_offset
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ottla.coordinator.group.groups import Kinds
     from ottla.coordinator.group.shard import GroupShard
 
 EPOCH_MS = 1_000_000_000_000
@@ -251,12 +253,15 @@ class World:
         self.coordinator = self.make()
 
     def make(self) -> GroupCoordinator:
+        return self.make_with()
+
+    def make_with(self, kinds: Kinds = KINDS) -> GroupCoordinator:
         coordinator = GroupCoordinator(
             self.config,
             log=self.log,
             timer=self.timer,
             clock=self.clock,
-            consumer=ConsumerDependencies(
+            dependencies=GroupDependencies(
                 self.topics,
                 lambda _group_id: self.consumer_config,
                 self._new_member_id,
@@ -267,6 +272,7 @@ class World:
             new_uuid=self._new_uuid,
             on_fault=self._fault,
             offsets_partitions=lambda: None,
+            kinds=kinds,
         )
         self.log.on_high_watermark = coordinator.on_high_watermark
         return coordinator

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 from unittest import mock
 
+from ottla.coordinator.group.classic.group import SIMPLE
 from ottla.coordinator.group.shard import GroupShard
 from ottla.coordinator.runtime import loader, shared_turns
 from ottla.coordinator.runtime.active import ActivePartition, RuntimeEnvironment, ShardState
@@ -115,11 +116,15 @@ def _comparable(shard: object, found: dict[str, Any]) -> dict[str, Any]:
         del found["snapshot_offsets._deleted"]
     elif isinstance(shard, GroupShard):
         # a simple group is its offsets; without any it stays until its tombstone, or a failover
-        offsets = {*found["offsets.by_group"], *found["offsets._stagers"]}
-        others = {*found["classic.stored"], *found["consumer.by_id"], *found["streams.by_id"]}
-        found["classic.simple"] &= offsets - others - {*found["share.by_id"]}
-        for group in found["share.by_id"].values():
-            group["_state_partitions"] = _without_times(group["_state_partitions"])
+        offsets = {*found["groups.offsets.by_group"], *found["groups.offsets._stagers"]}
+        found["groups.by_id"] = {
+            group_id: group
+            for group_id, group in found["groups.by_id"].items()
+            if group is not SIMPLE or group_id in offsets
+        }
+        for group in found["groups.by_id"].values():
+            if isinstance(group, dict) and "_state_partitions" in group:
+                group["_state_partitions"] = _without_times(group["_state_partitions"])
     return found
 
 

@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.coordinator.group import ConsumerGroupConfig, RequestContext
-from ottla.coordinator.group.consumer import records as consumer_records
-from ottla.coordinator.group.consumer.subscription import metadata_hash
-from ottla.coordinator.group.slices import write_target
 from ottla.coordinator.runtime import EndTransaction
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -242,9 +239,9 @@ def test_the_hash_of_the_metadata_is_kafkas() -> None:
     """The figure comes from Kafka 4.3.0's Utils.computeGroupHash: two partitions, two racks."""
     made = world(2)
     made.topics.racks["t"] = [["r2", "r1"], []]
-    groups = made.coordinator.runtime.shard(0).consumer
-    assert metadata_hash(groups, ["nowhere"]) == 0
-    assert metadata_hash(groups, ["t", "nowhere"]) == 9108794221816377195
+    hashes = made.coordinator.runtime.shard(0).groups.hashes
+    assert hashes.of(["nowhere"]) == 0
+    assert hashes.of(["t", "nowhere"]) == 9108794221816377195
 
 
 def test_assignments_have_an_interval() -> None:
@@ -436,7 +433,7 @@ def test_a_target_of_a_removed_group_is_not_written() -> None:
         yield
         return {}
 
-    slices = write_target(groups, group, compute(), consumer_records)
+    slices = groups.write_target(group, compute())
     assert next(slices) == []
     join(made, "b")
     for name in "ab":

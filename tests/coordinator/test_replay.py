@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from itertools import permutations
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,15 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.coordinator.group import (
-    ConsumerDependencies,
     ConsumerGroupConfig,
     GroupCoordinatorConfig,
+    GroupDependencies,
     StreamsGroupConfig,
-    records,
 )
-from ottla.coordinator.group.classic.group import ClassicState
+from ottla.coordinator.group.classic import records
+from ottla.coordinator.group.classic.group import ClassicState, StoredGroup
 from ottla.coordinator.group.offsets.committed import CommittedOffset
 from ottla.coordinator.group.offsets.records import offset_commit, offset_tombstone
+from ottla.coordinator.group.serde import RecordSerde
 from ottla.coordinator.group.shard import GroupShard
 from ottla.coordinator.runtime import CoordinatorRecord, ShardEnvironment, ShardTimers
 from ottla.coordinator.runtime.java_hash import in_hash_map_order, partition_for, string_hash
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 T0 = TopicPartition("t", 0)
+SERDE = RecordSerde()
 
 
 def make_shard(registry: SnapshotRegistry | None = None) -> GroupShard:
@@ -43,7 +46,7 @@ def make_shard(registry: SnapshotRegistry | None = None) -> GroupShard:
     timers = ShardTimers(timer, clock, lambda _operation, _retry: None)
     turns = SharedTurns(timer, clock)
     environment = ShardEnvironment(0, registry or SnapshotRegistry(), timers, clock, turns)
-    consumer = ConsumerDependencies(
+    consumer = GroupDependencies(
         Topics(),
         lambda _group_id: ConsumerGroupConfig(),
         str,
@@ -81,6 +84,11 @@ def group(generation: int, *members: str, group_id: str = "g") -> CoordinatorRec
     )
 
 
+def has_generation(shard: GroupShard) -> bool:
+    stored = shard.groups.by_id.get("g")
+    return type(stored) is StoredGroup and stored.generation is not None
+
+
 def replay(shard: GroupShard, entries: Iterable[CoordinatorRecord], producer_id: int = -1) -> None:
     for index, record in enumerate(entries):
         shard.replay(index, producer_id, record)
@@ -99,7 +107,7 @@ def test_any_order_of_records_and_tombstones() -> None:
         replay(shard, order)
         has_group = order.index(entries[0]) > order.index(entries[1])
         has_offset = order.index(entries[2]) > order.index(entries[3])
-        assert ("g" in shard.classic.stored) == has_group
+        assert has_generation(shard) == has_group
         assert (shard.offsets.get("g", T0) is not None) == has_offset
         found = shard.groups.find("g")
         removed, committed, deleted = (order.index(one) for one in entries[1:])
@@ -193,7 +201,7 @@ def test_revert_restores_everything(seed: int) -> None:
     def state() -> str:
         offsets = shard.offsets
         return repr(
-            [sorted(shard.classic.stored), [dict(shard.classic.stored)]]
+            [sorted(shard.groups.by_id.items(), key=itemgetter(0))]
             + [
                 [
                     sorted(offsets.of_group(name, LATEST_EPOCH).items()),
@@ -218,8 +226,8 @@ def test_legacy_offsets_are_read() -> None:
     shard = make_shard()
     key = schemas.LegacyOffsetCommitKey(group="g", topic="t", partition=0)
     value = schemas.LegacyOffsetCommitValue(offset=9, metadata="x", commit_timestamp=1)
-    data = records.encode(CoordinatorRecord(key, value, 0))
-    decoded = records.decode(*data)
+    data = SERDE.encode(CoordinatorRecord(key, value, 0))
+    decoded = SERDE.decode(*data)
     assert decoded is not None
     shard.replay(0, -1, decoded)
     found = shard.offsets.get("g", T0)
@@ -229,13 +237,13 @@ def test_legacy_offsets_are_read() -> None:
 
 def test_bytes() -> None:
     """Key: kind and fields; value: version and fields, flexible from version 4 of offsets on."""
-    key, value = records.encode(offset(5))
+    key, value = SERDE.encode(offset(5))
     assert key == b"\0\1\0\1g\0\1t\0\0\0\0"
     assert value == b"\0\4" + (5).to_bytes(8) + b"\xff" * 4 + b"\1" + b"\xff" * 8 + b"\0"
-    key, value = records.encode(offset_commit("g", T0, CommittedOffset(5, expire_timestamp_ms=7)))
+    key, value = SERDE.encode(offset_commit("g", T0, CommittedOffset(5, expire_timestamp_ms=7)))
     assert value == b"\0\1" + (5).to_bytes(8) + b"\0\0" + b"\xff" * 8 + (7).to_bytes(8)
-    assert records.encode(records.group_tombstone("g")) == (b"\0\2\0\1g", None)
-    assert records.decode(b"\0\x63rest", b"") is None
+    assert SERDE.encode(records.group_tombstone("g")) == (b"\0\2\0\1g", None)
+    assert SERDE.decode(b"\0\x63rest", b"") is None
 
 
 @given(
@@ -268,17 +276,17 @@ def test_bytes_of_offsets_are_those_of_the_messages(
     )
     key = schemas.OffsetCommitKey(group=group_id, topic=topic, partition=partition)
     message = CoordinatorRecord(key, value, made.value_version)
-    stored = records.encode(made)
-    assert stored == records.encode(message)
+    stored = SERDE.encode(made)
+    assert stored == SERDE.encode(message)
     if expire_ms == -1:  # the older version has neither epoch nor topic id
-        assert records.decode(*stored) == made
+        assert SERDE.decode(*stored) == made
 
 
 @given(st.binary(max_size=40), st.none() | st.binary(max_size=60))
 def test_garbage_is_corrupt_or_unknown(key: bytes, value: bytes | None) -> None:
     """No bytes in the log raise anything but CorruptMessage or an unknown version."""
     try:
-        records.decode(key, value)
+        SERDE.decode(key, value)
     except (CorruptMessage, UnsupportedVersion):
         return
 

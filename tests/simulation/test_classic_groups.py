@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla.coordinator.group import GroupCoordinatorConfig
+from ottla.coordinator.group import GroupCoordinatorConfig, GroupDependencies
 from ottla.coordinator.group.classic.group import ClassicState
-from ottla.coordinator.group.shard import ConsumerDependencies, GroupShard
+from ottla.coordinator.group.shard import GroupShard
 from ottla.coordinator.runtime import ShardEnvironment, ShardTimers
 from ottla.coordinator.runtime.active import ShardState
 from ottla.coordinator.runtime.loader import Loader
@@ -48,7 +48,7 @@ def rebuilt(world: World, log: MemoryLog) -> GroupShard:
     timers = ShardTimers(timer, world.clock, lambda _operation, _retry: None)
     turns = SharedTurns(timer, world.clock)
     environment = ShardEnvironment(0, registry, timers, world.clock, turns)
-    consumer = ConsumerDependencies(
+    consumer = GroupDependencies(
         world.topics,
         lambda _group_id: world.consumer_config,
         str,
@@ -64,7 +64,7 @@ def rebuilt(world: World, log: MemoryLog) -> GroupShard:
 def replayed_state(shard: GroupShard) -> dict[str, Any]:
     """Return everything that replay has made, to compare."""
     return {
-        "stored": {key: repr(value) for key, value in shard.classic.stored.items()},
+        "groups": {key: repr(value) for key, value in shard.groups.by_id.items()},
         "offsets": {
             group_id: dict(shard.offsets.of_group(group_id, LATEST_EPOCH))
             for group_id in shard.offsets.by_group
@@ -167,7 +167,8 @@ class Simulation:
             assert set(group.static_members.values()) <= set(group.members)
             assert set(group.pending_sync) <= set(group.members)
             if group.is_in(ClassicState.STABLE):
-                stored = shard.classic.stored[group.group_id]
+                stored = shard.groups.by_id[group.group_id].generation
+                assert stored is not None
                 assert stored.generation == group.generation_id
                 stored_assignments = {m.member_id: m.assignment for m in stored.members}
                 for member in group.members.values():

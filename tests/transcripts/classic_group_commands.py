@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ottla.coordinator.group import GroupCoordinatorConfig, records
+from ottla.coordinator.group import GroupCoordinatorConfig
 from ottla.coordinator.group.offsets.records import OffsetKey
+from ottla.coordinator.group.serde import RecordSerde
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.delete_groups import DeleteGroupsRequest
 from ottla.protocol.apis.describe_groups import DescribeGroupsRequest
@@ -397,10 +398,11 @@ class Transcript:
 
     def _show_log(self) -> None:
         batches = self.world.log.record_batches(0)
+        serde = RecordSerde()
         for batch in batches[self.batch_count :]:
             for record in batch.records():
                 assert record.key is not None
-                decoded = records.decode(record.key, record.value)
+                decoded = serde.decode(record.key, record.value)
                 assert decoded is not None
                 self.trace.append(
                     f"log {record.offset}: {self._shown_record(decoded.key, decoded.value)}"

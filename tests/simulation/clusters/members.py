@@ -13,10 +13,10 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from ottla import TopicPartition
-from ottla.coordinator.group import records
 from ottla.coordinator.group.consumer.group import ConsumerGroup
 from ottla.coordinator.group.offsets.committed import CommittedOffset
 from ottla.coordinator.group.offsets.records import OffsetKey
+from ottla.coordinator.group.serde import RecordSerde
 from ottla.errors import KafkaError
 from tests.simulation.clusters.owners import OwnerChecks
 
@@ -138,8 +138,9 @@ class MemberWork:
         assert not self.checks.violations, self.checks.violations[0]
         assert self.checks.changes, "no member joined"
         committed: dict[TopicPartition, int] = {}
+        serde = RecordSerde()
         for record in written:
-            decoded = None if record.key is None else records.decode(record.key, record.value)
+            decoded = None if record.key is None else serde.decode(record.key, record.value)
             if decoded is None or not isinstance(decoded.key, OffsetKey):
                 continue
             key, value = decoded.key, decoded.value

@@ -6,15 +6,14 @@ from ottla.coordinator.group.config import (
     ShareGroupConfig,
     StreamsGroupConfig,
 )
-from ottla.coordinator.group.context import RequestContext, TopicNames
+from ottla.coordinator.group.context import GroupDependencies, RequestContext, TopicNames
 from ottla.coordinator.group.coordinator import GroupCoordinator
-from ottla.coordinator.group.shard import ConsumerDependencies
 
 __all__ = [
-    "ConsumerDependencies",
     "ConsumerGroupConfig",
     "GroupCoordinator",
     "GroupCoordinatorConfig",
+    "GroupDependencies",
     "RequestContext",
     "ShareGroupConfig",
     "StreamsGroupConfig",

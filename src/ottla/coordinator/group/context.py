@@ -6,11 +6,14 @@ Kafka: AuthorizableRequestContext; MetadataCache for the names of topics.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+
+from ottla.coordinator.group.config import ShareGroupConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from ottla.coordinator.group.config import ConsumerGroupConfig, StreamsGroupConfig
     from ottla.types import Uuid
 
 
@@ -63,3 +66,18 @@ class TopicNames(Protocol):
 
     def partition_racks(self, name: str) -> list[list[str]]:
         """Return the racks of each partition's replicas; an empty list without such a topic."""
+
+
+def default_share_settings(_group_id: str) -> ShareGroupConfig:
+    """Return Kafka's defaults for every share group."""
+    return ShareGroupConfig()
+
+
+class GroupDependencies(NamedTuple):
+    """What the groups of all shards share: topics, settings by group, ids for members."""
+
+    topics: TopicNames
+    settings: Callable[[str], ConsumerGroupConfig]
+    new_member_id: Callable[[], str]
+    streams_settings: Callable[[str], StreamsGroupConfig]
+    share_settings: Callable[[str], ShareGroupConfig] = default_share_settings

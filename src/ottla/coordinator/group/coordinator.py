@@ -8,16 +8,17 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from ottla.coordinator.group import conversion, group_admin
+from ottla.coordinator.group import dispatch, group_admin
 from ottla.coordinator.group.classic.join import MAX_MEMBERS_BYTES
 from ottla.coordinator.group.classic.join_call import make_join
-from ottla.coordinator.group.consumer import describe as consumer_describe
+from ottla.coordinator.group.consumer.kind import ConsumerGroups
 from ottla.coordinator.group.consumer.validation import check_request, check_size_of_names
 from ottla.coordinator.group.descriptions import Descriptions
+from ottla.coordinator.group.groups import KINDS
 from ottla.coordinator.group.offsets.requests import OffsetRequests
 from ottla.coordinator.group.offsets.transactional import TransactionalOffsets
 from ottla.coordinator.group.responses import join_error, sync_error
-from ottla.coordinator.group.shard import ConsumerDependencies, GroupShard
+from ottla.coordinator.group.shard import GroupShard
 from ottla.coordinator.group.share import initialization
 from ottla.coordinator.group.share.offset_requests import ShareOffsetRequests
 from ottla.coordinator.group.share.requests import ShareGroupRequests
@@ -26,7 +27,7 @@ from ottla.coordinator.runtime import CoordinatorRuntime, Result
 from ottla.coordinator.runtime.active import RuntimeEnvironment, ShardState
 from ottla.coordinator.runtime.answers import gather, recover
 from ottla.coordinator.runtime.java_hash import partition_for
-from ottla.coordinator.runtime.log_errors import describe_error, error_text, operation_error
+from ottla.coordinator.runtime.log_errors import error_text, operation_error
 from ottla.coordinator.runtime.shared_turns import SharedTurns
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.consumer_group_describe import (
@@ -49,7 +50,8 @@ if TYPE_CHECKING:
 
     from ottla.clock import Clock
     from ottla.coordinator.group.config import GroupCoordinatorConfig
-    from ottla.coordinator.group.context import RequestContext
+    from ottla.coordinator.group.context import GroupDependencies, RequestContext
+    from ottla.coordinator.group.groups import Kinds
     from ottla.coordinator.group.share.persister import SharePersister
     from ottla.coordinator.runtime import CoordinatorLog, EndTransaction
     from ottla.metrics.ledger import Ledger
@@ -75,7 +77,7 @@ class GroupCoordinator:
     new_uuid returns the random part of a member id, in the 36-character form. on_fault is called
     for internal errors; the client receives UNKNOWN_SERVER_ERROR. offsets_partitions returns the
     partition count of `__consumer_offsets`, None before it exists: the setting applies only to the
-    creation of the topic, which may have been created with another one. consumer is what consumer
+    creation of the topic, which may have been created with another one. dependencies is what all
     groups need in addition, persister reaches the share coordinators.
     """
 
@@ -86,16 +88,17 @@ class GroupCoordinator:
         log: CoordinatorLog,
         timer: TimingWheel,
         clock: Clock,
-        consumer: ConsumerDependencies,
+        dependencies: GroupDependencies,
         persister: SharePersister,
         new_uuid: Callable[[], str],
         on_fault: Callable[[Exception], None],
         offsets_partitions: Callable[[], int | None],
+        kinds: Kinds = KINDS,
     ) -> None:
         self._config = config
         self._log = log
-        self._consumer_settings = consumer.settings
-        topics = consumer.topics
+        self._consumer_settings = dependencies.settings
+        topics = dependencies.topics
         self._offsets_partitions = offsets_partitions
         self._runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             RuntimeEnvironment(
@@ -108,7 +111,7 @@ class GroupCoordinator:
                 config.load_buffer_bytes,
                 SharedTurns(timer, clock),
             ),
-            lambda environment: GroupShard(environment, config, new_uuid, consumer),
+            lambda environment: GroupShard(environment, config, new_uuid, dependencies, kinds),
         )
         self._descriptions = Descriptions(self._runtime, self.partition_for)
         self.share = ShareGroupRequests(
@@ -162,9 +165,7 @@ class GroupCoordinator:
         changed = tuple(names)
         for partition, state in self._runtime.partitions.items():
             if state is ShardState.ACTIVE:
-                self._runtime.shard(partition).consumer.on_topics_changed(changed)
-                self._runtime.shard(partition).streams.on_topics_changed(changed)
-                self._runtime.shard(partition).share.on_topics_changed(changed)
+                self._runtime.shard(partition).groups.topics_changed(changed)
 
     def end_transaction(self, partition: int, end: EndTransaction) -> Pending[None]:
         """Write the marker that ends a transaction's pending offsets in a partition."""
@@ -207,7 +208,7 @@ class GroupCoordinator:
             call = make_join(request, context, answer)
             self._run_held(
                 request.group_id,
-                lambda shard: conversion.join(shard.groups, call),
+                lambda shard: dispatch.join(shard.groups, call),
                 lambda code: answer.complete(join_error(code)),
             )
         return answer.then(lambda response: _join_in_version(response, context.api_version))
@@ -224,7 +225,7 @@ class GroupCoordinator:
             return Pending.of(sync_error(ErrorCode.INVALID_GROUP_ID))
         self._run_held(
             request.group_id,
-            lambda shard: conversion.sync(shard.groups, request, answer),
+            lambda shard: dispatch.sync(shard.groups, request, answer),
             lambda code: answer.complete(sync_error(code)),
         )
         return answer
@@ -243,7 +244,7 @@ class GroupCoordinator:
 
         pending = self._runtime.write(
             self.partition_for(request.group_id),
-            lambda shard: conversion.heartbeat(shard.groups, request),
+            lambda shard: dispatch.heartbeat(shard.groups, request),
         )
         return recover(pending, refuse)
 
@@ -280,7 +281,7 @@ class GroupCoordinator:
 
         pending = self._runtime.write(
             self.partition_for(request.group_id),
-            lambda shard: conversion.leave(shard.groups, request),
+            lambda shard: dispatch.leave(shard.groups, request),
         )
         return recover(pending, refuse).then(in_version)
 
@@ -305,7 +306,7 @@ class GroupCoordinator:
         def run(shard: GroupShard) -> Result[ConsumerGroupHeartbeatResponse]:
             if request.subscribed_topic_names:
                 check_size_of_names(request, self._log.max_batch_bytes(shard.partition))
-            return conversion.consumer_heartbeat_of(shard.groups, request, context)
+            return dispatch.consumer_heartbeat(shard.groups, request, context)
 
         pending = self._runtime.write(self.partition_for(request.group_id), run)
         return recover(pending, refuse)
@@ -368,11 +369,7 @@ class GroupCoordinator:
         self, request: ConsumerGroupDescribeRequest, _context: RequestContext
     ) -> Pending[ConsumerGroupDescribeResponse]:
         """Describe consumer groups."""
-        described = self._descriptions.describe(
-            request.group_ids,
-            consumer_describe.begin,
-            lambda name, error: consumer_describe.undescribed(name, describe_error(name, error)),
-        )
+        described = self._descriptions.describe_kind(request.group_ids, ConsumerGroups)
         return described.then(lambda groups: ConsumerGroupDescribeResponse(groups=groups))
 
     def delete_groups(

@@ -6,14 +6,17 @@ Kafka: none; GroupCoordinatorService describes the groups of a partition in one 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
+from ottla.coordinator.group.group import Description
+from ottla.coordinator.runtime.log_errors import describe_error
 from ottla.coordinator.runtime.shared_turns import ANSWER_RECORDS
+from ottla.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ottla.coordinator.group.begun import Begun
+    from ottla.coordinator.group.group_kind import GroupKind
     from ottla.coordinator.group.groups import Groups
     from ottla.coordinator.group.shard import GroupShard
     from ottla.coordinator.runtime import CoordinatorRuntime
@@ -21,11 +24,27 @@ if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending
 
 D = TypeVar("D")
+Kind: TypeAlias = "type[GroupKind[Any, Any, Any, Any]]"
 _READ_COST_RECORDS: Final = 1
 
-
-Begin: TypeAlias = "Callable[[Groups, str, int], Begun[D]]"
+Begin: TypeAlias = "Callable[[Groups, str, int], Description[D]]"
 """Begins the description of a group of that name in the log's state of an epoch."""
+
+
+def describe_kind(kind: Kind, groups: Groups, group_id: str, epoch: int) -> Description[Any]:
+    """Describe a group of one kind in the log's state of an epoch.
+
+    GROUP_ID_NOT_FOUND for an unknown group and for one of another kind, INVALID_GROUP_ID without
+    a name.
+    """
+    if not group_id:
+        return Description(kind.undescribed(group_id, ErrorCode.INVALID_GROUP_ID))
+    group = groups.by_id.get_at(group_id, epoch)
+    if type(group) is kind.group_class:
+        return groups.of_kind(kind).describe(group, epoch)
+    problem = "not found" if group is None else f"is not a {kind.name.lower()} group"
+    text = f"Group {group_id} {problem}."
+    return Description(kind.undescribed(group_id, ErrorCode.GROUP_ID_NOT_FOUND, text))
 
 
 class Descriptions:
@@ -42,6 +61,14 @@ class Descriptions:
     ) -> Pending[list[D]]:
         """Return the descriptions; that of a group that cannot be read is refuse(name, error)."""
         return self._runtime.answer(self._each(group_ids, begin, refuse))
+
+    def describe_kind(self, group_ids: Iterable[str], kind: Kind) -> Pending[list[Any]]:
+        """Return the descriptions of groups of one kind."""
+        return self.describe(
+            group_ids,
+            partial(describe_kind, kind),
+            lambda name, error: kind.refused(name, describe_error(name, error)),
+        )
 
     def by_partition(self, group_ids: Iterable[str]) -> dict[int, list[str]]:
         """Return the names of groups by the partition that owns them."""
@@ -70,11 +97,11 @@ class Descriptions:
         return described
 
 
-def _begin_one(begin: Begin[D], name: str, shard: GroupShard, epoch: int) -> Begun[D]:
+def _begin_one(begin: Begin[D], name: str, shard: GroupShard, epoch: int) -> Description[D]:
     return begin(shard.groups, name, epoch)
 
 
-def _with_members(begun: Begun[D]) -> Work[D]:
+def _with_members(begun: Description[D]) -> Work[D]:
     group: D = begun.group
     for member in begun.members:
         begun.group.members.append(member)

@@ -1,24 +1,18 @@
-"""The kinds of groups, and the interface that all of them have.
+"""The interface of groups of all kinds.
 
 Kafka: org.apache.kafka.coordinator.group.Group.
 """
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from enum import StrEnum as State
+    from collections.abc import Iterable, Mapping
+    from enum import StrEnum
 
-
-class GroupType(StrEnum):
-    """Kinds of groups in Kafka's spelling."""
-
-    CLASSIC = "Classic"
-    CONSUMER = "Consumer"
-    SHARE = "Share"
-    STREAMS = "Streams"
+D = TypeVar("D")
 
 
 class Group(Protocol):
@@ -29,8 +23,12 @@ class Group(Protocol):
         """The group's name."""
 
     @property
-    def group_type(self) -> GroupType:
-        """The kind of the group."""
+    def group_type(self) -> str:
+        """The kind of the group, in Kafka's spelling: Classic, Consumer, Share, Streams."""
+
+    @property
+    def has_offsets(self) -> bool:
+        """Whether its members commit offsets."""
 
     @property
     def protocol_type(self) -> str | None:
@@ -40,8 +38,23 @@ class Group(Protocol):
     def is_empty(self) -> bool:
         """Whether the group has no members, so that it may be deleted."""
 
-    def state_at(self, epoch: int) -> State:
+    @property
+    def members(self) -> Mapping[str, Any]:
+        """The members by id."""
+
+    def state_at(self, epoch: int = ...) -> StrEnum:
         """Return the state in the log's state of an epoch."""
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether a member reads a topic, so that its offsets stay."""
+
+
+@dataclass(frozen=True, slots=True)
+class Description(Generic[D]):
+    """The description of a group, whose members are still to be described and added.
+
+    `members` refers only to immutable state.
+    """
+
+    group: Any
+    members: Iterable[Any] = ()

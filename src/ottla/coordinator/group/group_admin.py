@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ottla.coordinator.group.begun import Begun
 from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
-from ottla.coordinator.group.group import GroupType
+from ottla.coordinator.group.group import Description
 from ottla.coordinator.group.offsets import removal
 from ottla.coordinator.runtime import CoordinatorRecord, Result
 from ottla.coordinator.runtime.sweeps import EXAMINED_AS_A_RECORD, RECORDS_PER_SLICE
@@ -45,7 +44,7 @@ def list_groups(
         group: Group | None = groups.find(group_id)
         if group is None:
             continue
-        state, kind = group.state_at(epoch), group.group_type.value.lower()
+        state, kind = group.state_at(epoch), group.group_type.lower()
         if requested_states and state.lower() not in requested_states:
             continue
         if requested_types and kind not in requested_types:
@@ -63,7 +62,7 @@ def list_groups(
 
 def begin_description(
     version: int, groups: Groups, group_id: str, epoch: int
-) -> Begun[DescribedGroup]:
+) -> Description[DescribedGroup]:
     """Describe a group, members' metadata included where it is Stable."""
     group = groups.find(group_id) if groups.exists_at(group_id, epoch) else None
     if not isinstance(group, ClassicGroup):
@@ -78,7 +77,7 @@ def begin_description(
             answer.error_code = ErrorCode.GROUP_ID_NOT_FOUND
             problem = "not found" if group is None else "is not a classic group"
             answer.error_message = f"Group {group_id} {problem}."
-        return Begun(answer)
+        return Description(answer)
     is_stable = group.is_in(ClassicState.STABLE)
     described = DescribedGroup(
         group_id=group_id,
@@ -87,7 +86,7 @@ def begin_description(
         protocol_data=(group.protocol_name or "") if is_stable else "",
         members=[],
     )
-    return Begun(described, _members(group, with_metadata=is_stable))
+    return Description(described, _members(group, with_metadata=is_stable))
 
 
 def _members(group: ClassicGroup, *, with_metadata: bool) -> Iterator[DescribedMember]:
@@ -132,7 +131,7 @@ def expired_of_group(groups: Groups, group_id: str) -> tuple[list[CoordinatorRec
     group = groups.find(group_id)
     count = len(groups.offsets.by_group.get(group_id, ())) + 1
     cost = count / EXAMINED_AS_A_RECORD
-    if group is None or group.group_type is GroupType.SHARE:
+    if group is None or not group.has_offsets:
         return [], cost
     tombstones, is_all = removal.expire(groups, group, RECORDS_PER_SLICE)
     if is_all and group.is_empty:

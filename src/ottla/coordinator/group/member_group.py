@@ -6,7 +6,7 @@ Kafka: org.apache.kafka.coordinator.group.modern.ModernGroup, and the same in st
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.timeline import TimelineDict, TimelineObject
@@ -14,7 +14,6 @@ from ottla.timeline import TimelineDict, TimelineObject
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
-    from ottla.coordinator.group.group import GroupType
     from ottla.timeline import SnapshotRegistry
 
 M = TypeVar("M")
@@ -56,7 +55,9 @@ class MemberGroup(ABC, Generic[M, T]):
     metadata; None requests another comparison.
     """
 
-    group_type: ClassVar[GroupType]
+    group_type: ClassVar[str]
+    """The name of the kind."""
+    has_offsets: ClassVar[bool] = True
     protocol_type: str | None
 
     def __init__(self, group_id: str, registry: SnapshotRegistry) -> None:
@@ -125,6 +126,26 @@ class MemberGroup(ABC, Generic[M, T]):
     def epochs_at(self, epoch: int) -> tuple[int, int]:
         """Return group epoch and assignment epoch in the log's state of an epoch."""
         return self._epoch.at(epoch), self._assignment_epoch.at(epoch)[0]
+
+    def check_offset_fetch(self, member_id: str | None, member_epoch: int, epoch: int) -> None:
+        """Raise UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH; requests without a member pass."""
+        if not self.has_offsets or (member_id is None and member_epoch < 0):
+            return
+        member: Any = self.member_at(member_id, epoch)
+        if member_epoch != member.member_epoch:
+            raise self.stale(
+                member,
+                f"The received {self.epoch_name(member)} {member_epoch} does not match the "
+                f"expected member epoch {member.member_epoch}.",
+            )
+
+    def epoch_name(self, _member: M) -> str:
+        """Return the name of what members send as their epoch."""
+        return "member epoch"
+
+    def stale(self, _member: M, text: str) -> KafkaError:
+        """Return the error of a member that has another epoch."""
+        return KafkaError(ErrorCode.STALE_MEMBER_EPOCH, text)
 
     @abstractmethod
     def reads_any(self, names: frozenset[str]) -> bool:

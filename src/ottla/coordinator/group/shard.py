@@ -7,44 +7,31 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from ottla.coordinator.group import group_admin, records
+from ottla.coordinator.group import group_admin
 from ottla.coordinator.group.classic import rebalance
-from ottla.coordinator.group.classic.group import ClassicState
-from ottla.coordinator.group.classic.groups import ClassicGroups
-from ottla.coordinator.group.config import ShareGroupConfig
-from ottla.coordinator.group.consumer import replay as consumer_replay
-from ottla.coordinator.group.consumer import timeouts
-from ottla.coordinator.group.consumer.groups import ConsumerGroups
-from ottla.coordinator.group.groups import Groups
+from ottla.coordinator.group.classic.group import SIMPLE, ClassicState, StoredGroup
+from ottla.coordinator.group.group_kind import GroupEnvironment
+from ottla.coordinator.group.groups import KINDS, Groups
 from ottla.coordinator.group.migration import downgrade
 from ottla.coordinator.group.offsets import removal
-from ottla.coordinator.group.offsets.committed import Offsets
 from ottla.coordinator.group.offsets.records import OffsetKey
 from ottla.coordinator.group.responses import join_error, sync_error
-from ottla.coordinator.group.share import heartbeat as share_heartbeat
-from ottla.coordinator.group.share import replay as share_replay
-from ottla.coordinator.group.share.groups import ShareGroups
-from ottla.coordinator.group.streams import replay as streams_replay
-from ottla.coordinator.group.streams import timeouts as streams_timeouts
-from ottla.coordinator.group.streams.groups import StreamsGroups
-from ottla.coordinator.runtime.result import Result
+from ottla.coordinator.group.serde import RecordSerde
+from ottla.coordinator.group.topic_hashes import TopicHashes
 from ottla.coordinator.runtime.sweeps import Sweep
 from ottla.errors import ErrorCode
 from ottla.protocol.records import group as schemas
-from ottla.timeline import TimelineDict, TimelineSet
+from ottla.timeline import TimelineDict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
     from ottla.coordinator.group.classic.group import ClassicGroup
-    from ottla.coordinator.group.config import (
-        ConsumerGroupConfig,
-        GroupCoordinatorConfig,
-        StreamsGroupConfig,
-    )
-    from ottla.coordinator.group.context import TopicNames
+    from ottla.coordinator.group.config import GroupCoordinatorConfig
+    from ottla.coordinator.group.context import GroupDependencies
+    from ottla.coordinator.group.groups import Kinds
     from ottla.coordinator.runtime import CoordinatorRecord, Result, ShardEnvironment
     from ottla.coordinator.runtime.sweeps import Examine
     from ottla.types import Uuid
@@ -54,23 +41,8 @@ EXPIRY_KEY: Final = "expire-group-metadata"
 _EXPIRY_SLICE_KEY: Final = "expire-more-group-metadata"
 
 
-def default_share_settings(_group_id: str) -> ShareGroupConfig:
-    """Return Kafka's defaults for every share group."""
-    return ShareGroupConfig()
-
-
-class ConsumerDependencies(NamedTuple):
-    """What the consumer groups of all shards share; see `ConsumerGroups`."""
-
-    topics: TopicNames
-    settings: Callable[[str], ConsumerGroupConfig]
-    new_member_id: Callable[[], str]
-    streams_settings: Callable[[str], StreamsGroupConfig]
-    share_settings: Callable[[str], ShareGroupConfig] = default_share_settings
-
-
 class GroupShard:
-    """Replayed: stored classic groups, consumer groups, offsets. Soft: `classic.live`, timers."""
+    """Replayed: the table of groups, their offsets. Soft: `classic.live`, timers."""
 
     is_compacted = True
 
@@ -79,122 +51,94 @@ class GroupShard:
         environment: ShardEnvironment,
         config: GroupCoordinatorConfig,
         new_uuid: Callable[[], str],
-        consumer: ConsumerDependencies,
+        dependencies: GroupDependencies,
+        kinds: Kinds = KINDS,
     ) -> None:
         self._turns = environment.turns
         self.partition = environment.partition
         self._config = config
         self._timers = environment.timers
-        self.classic = ClassicGroups(
-            config=config,
-            timers=environment.timers,
-            clock=environment.clock,
-            new_uuid=new_uuid,
-            stored=TimelineDict(environment.registry),
-            simple=TimelineSet(environment.registry),
-            has_other_kind=self._has_modern_group,
+        self.groups = Groups(
+            GroupEnvironment(
+                config,
+                environment.registry,
+                environment.timers,
+                environment.clock,
+                dependencies,
+                table=TimelineDict(environment.registry),
+                hashes=TopicHashes(dependencies.topics),
+            ),
+            new_uuid,
+            kinds,
         )
-        self.consumer = ConsumerGroups(
-            registry=environment.registry,
-            timers=environment.timers,
-            clock=environment.clock,
-            topics=consumer.topics,
-            settings=consumer.settings,
-            new_member_id=consumer.new_member_id,
-        )
-        self.streams = StreamsGroups(
-            registry=environment.registry,
-            timers=environment.timers,
-            clock=environment.clock,
-            topics=consumer.topics,
-            settings=consumer.streams_settings,
-            consumer=self.consumer,
-        )
-        self.share = ShareGroups(
-            registry=environment.registry,
-            timers=environment.timers,
-            clock=environment.clock,
-            topics=consumer.topics,
-            settings=consumer.share_settings,
-            consumer=self.consumer,
-        )
-        self.offsets = Offsets(environment.registry)
-        self.groups = Groups(self.classic, self.consumer, self.streams, self.share, self.offsets)
+        self.classic = self.groups.classic
+        self.consumer = self.groups.consumer
+        self.streams = self.groups.streams
+        self.share = self.groups.share
+        self.offsets = self.groups.offsets
         self.consumer.downgrade = partial(downgrade.after_leave, self.groups)
-
-    def _has_modern_group(self, group_id: str) -> bool:
-        found = self.consumer.find(group_id) or self.streams.find(group_id)
-        return found is not None or group_id in self.share.by_id
+        serde = RecordSerde(kinds)
+        self.encode, self.decode = serde.encode, serde.decode
 
     # ---------------------------------------------------------------- replay
 
     def replay(self, offset: int, producer_id: int, record: CoordinatorRecord) -> None:
         """Apply one record. Tombstones of unknown keys have no effect."""
         key, value = record.key, record.value
+        by_id = self.groups.by_id
         if type(key) is OffsetKey:
-            name, partition = key
-            if value is not None and name not in self.classic.simple:
-                self._add_simple(name)
-            self.offsets.replay(name, partition, value, offset, producer_id)
-        elif isinstance(key, schemas.GroupMetadataKey):
-            assert value is None or isinstance(value, schemas.GroupMetadataValue)
-            self._replay_group(key.group, value)
-        elif share_replay.replay(self.share, key, value, offset) is None:
-            group_id = consumer_replay.replay(self.consumer, key, value) or streams_replay.replay(
-                self.streams, key, value
-            )
-            if group_id is not None and value is not None:
-                self.classic.simple.discard(group_id)
-                self.classic.remove_empty(group_id)
-            elif group_id is not None and self.offsets.has_any(group_id):
-                self._add_simple(group_id)
+            group_id, partition = key
+            if value is not None and group_id not in by_id:
+                by_id[group_id] = SIMPLE
+            self.offsets.replay(group_id, partition, value, offset, producer_id)
+        elif type(key) is schemas.GroupMetadataKey:
+            self._replay_generation(key.group, value)
+        elif (kind := self.groups.kind_of_record.get(type(key))) is not None:
+            kind.replay(key, value, offset)
+            if value is not None:
+                self.classic.remove_empty(key.group_id)
+            elif key.group_id not in by_id and self.offsets.has_any(key.group_id):
+                # its offsets outlive it, so that they are found and expire
+                by_id[key.group_id] = SIMPLE
 
-    def _replay_group(self, group_id: str, value: schemas.GroupMetadataValue | None) -> None:
-        if value is not None:
-            self.consumer.by_id.pop(group_id, None)
-            self.streams.by_id.pop(group_id, None)
-            self.classic.stored[group_id] = value
-            return
-        self.classic.stored.pop(group_id, None)
-        if self.offsets.has_any(group_id):
-            self._add_simple(group_id)
-        else:
-            self.classic.simple.discard(group_id)
-        self.classic.remove_empty(group_id)
+    def _replay_generation(self, group_id: str, value: schemas.GroupMetadataValue | None) -> None:
+        """Apply the generation of a classic group; without one its offsets keep a simple group.
 
-    def _add_simple(self, group_id: str) -> None:
-        """Add a group that has offsets and nothing else, so that they are found and expire.
-
-        It may have had members: of a compacted log nothing says so, and Kafka finds it, too, after
-        a load.
+        The group may have had members: of a compacted log nothing says so, and Kafka finds it, too,
+        after a load.
         """
-        if group_id not in self.classic.stored and not self._has_modern_group(group_id):
-            self.classic.simple.add(group_id)
+        by_id = self.groups.by_id
+        if value is not None:
+            by_id[group_id] = StoredGroup(value)
+            return
+        if type(by_id.get(group_id, SIMPLE)) is StoredGroup:
+            if self.offsets.has_any(group_id):
+                by_id[group_id] = SIMPLE
+            else:
+                by_id.pop(group_id, None)
+        self.classic.remove_empty(group_id)
 
     def replay_end_transaction(self, producer_id: int, *, committed: bool) -> None:
         """Apply the marker of a transaction that committed or aborted staged offsets."""
         self.offsets.replay_end_transaction(producer_id, committed=committed)
-
-    encode = staticmethod(records.encode)
-
-    def decode(self, key: bytes, value: bytes | None) -> CoordinatorRecord | None:
-        """Return the record of bytes; None for kinds not known here."""
-        return records.decode(key, value)
 
     # ---------------------------------------------------------------- lifecycle
 
     def on_loaded(self) -> Iterator[None]:
         """Start a full session for every stored member, and schedule the expiry of offsets."""
         self._schedule_expiry()
-        stored = tuple(self.classic.stored)
-        if stored:
-            log.info("loaded %d groups", len(stored), extra={"event": "groups.loaded"})
-        for group_id in stored:
-            if group_id in self.classic.stored:
+        by_id = self.groups.by_id
+        count = sum(type(group) is StoredGroup and group is not SIMPLE for group in by_id.values())
+        if count:
+            log.info("loaded %d groups", count, extra={"event": "groups.loaded"})
+        for group_id in tuple(by_id):
+            group = by_id.get(group_id)
+            if type(group) is not StoredGroup:
+                if group is not None:  # it may be gone between two steps
+                    yield from self.groups.kind_of_group[type(group)].restart(group)
+            elif group is not SIMPLE:
                 yield from self._restart(self.classic.get(group_id))
-        yield from self.consumer.start_all(partial(timeouts.follow, self.consumer))
-        yield from self.streams.start_all(partial(streams_timeouts.follow, self.streams))
-        yield from self.share.start_all(partial(share_heartbeat.start_session, self.share))
+            yield
 
     def _restart(self, group: ClassicGroup) -> Iterator[None]:
         for member in tuple(group.members.values()):

@@ -14,8 +14,8 @@ from ottla.coordinator.group.config import (
     ShareGroupConfig,
     StreamsGroupConfig,
 )
+from ottla.coordinator.group.context import GroupDependencies
 from ottla.coordinator.group.coordinator import GroupCoordinator
-from ottla.coordinator.group.shard import ConsumerDependencies
 from ottla.coordinator.share.config import ShareCoordinatorConfig
 from ottla.coordinator.share.coordinator import ShareCoordinator
 from ottla.coordinator.transaction.config import TransactionCoordinatorConfig
@@ -106,7 +106,7 @@ def make_coordinators(
         log=TopicLog(OFFSETS_TOPIC, replicas, clock, verification),
         timer=timer,
         clock=clock,
-        consumer=ConsumerDependencies(
+        dependencies=GroupDependencies(
             metadata,
             GroupSettings(metadata, consumer_group_config),
             lambda: str(Uuid.drawn(new_uuid)),

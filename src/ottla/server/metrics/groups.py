@@ -10,16 +10,16 @@ Kafka: GroupMetadataManager's gauges; kafka_exporter and kafka-lag-exporter for 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ottla.coordinator.group.classic.group import ClassicState
-from ottla.coordinator.group.consumer.group import ConsumerState
-from ottla.coordinator.group.share.group import ShareGroupState
-from ottla.coordinator.group.streams.group import StreamsState
+from ottla.coordinator.group.classic.groups import ClassicGroups
+from ottla.coordinator.group.groups import KINDS
 from ottla.coordinator.runtime.active import ShardState
 from ottla.errors import CorruptMessage
-from ottla.metrics.families import Series, client_gauge, gauge, label_text, own
+from ottla.metrics.families import Family, Series, client_gauge, gauge, label_text, own
 from ottla.server.metrics.group_events import GroupEvents
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from ottla.clock import Clock
     from ottla.coordinator.group.coordinator import GroupCoordinator
+    from ottla.coordinator.group.group_kind import GroupKind
     from ottla.coordinator.group.shard import GroupShard
     from ottla.replication.partition import Partition
     from ottla.replication.replica_set import ReplicaSet
@@ -57,27 +58,29 @@ _IN_STATE = {
 }
 _GROUP_COUNT = client_gauge("group-coordinator-metrics", "group-count", "Groups by protocol.")
 _GROUP_COUNT_NAME = _GROUP_COUNT._replace(classic=_GROUP_COUNT.reporter)
-_PROTOCOLS = tuple(
-    label_text(protocol=name) for name in ("classic", "consumer", "streams", "share")
-)
-_CONSUMER_COUNT = client_gauge(
-    "group-coordinator-metrics", "consumer-group-count", "Consumer groups by state."
-)
-_CONSUMER_COUNT_NAME = _CONSUMER_COUNT._replace(classic=_CONSUMER_COUNT.reporter)
-_STREAMS_COUNT = client_gauge(
-    "group-coordinator-metrics", "streams-group-count", "Streams groups by state."
-)
-_STREAMS_COUNT_NAME = _STREAMS_COUNT._replace(classic=_STREAMS_COUNT.reporter)
-_SHARE_COUNT = client_gauge(
-    "group-coordinator-metrics", "share-group-count", "Share groups by state."
-)
-_SHARE_COUNT_NAME = _SHARE_COUNT._replace(classic=_SHARE_COUNT.reporter)
-_SHARE_LABELS = tuple(label_text(state=state.value.lower()) for state in ShareGroupState)
-_STREAMS_LABELS = tuple(
-    label_text(state="not_ready" if state is StreamsState.NOT_READY else state.value.lower())
-    for state in StreamsState
-)
-_CONSUMER_LABELS = tuple(label_text(state=state.value.lower()) for state in ConsumerState)
+_KIND_NAMES = (ClassicGroups.name, *(kind.name for kind in KINDS))
+_PROTOCOLS = tuple(label_text(protocol=name.lower()) for name in _KIND_NAMES)
+
+
+class _StateCount(NamedTuple):
+    """The series of one kind's groups by state."""
+
+    family: Family
+    labels: tuple[str, ...]
+
+    @classmethod
+    def of(cls, kind: type[GroupKind[Any, Any, Any, Any]]) -> _StateCount:
+        family = client_gauge(
+            "group-coordinator-metrics",
+            f"{kind.name.lower()}-group-count",
+            f"{kind.name} groups by state.",
+        )
+        names = (re.sub("(?<=[a-z])(?=[A-Z])", "_", state.value) for state in kind.states)
+        labels = tuple(label_text(state=name.lower()) for name in names)
+        return cls(family._replace(classic=family.reporter), labels)
+
+
+_STATE_COUNTS = {kind: _StateCount.of(kind) for kind in KINDS}
 
 
 class _Entry:
@@ -204,39 +207,32 @@ class GroupMetrics:
 
     def _group_series(self) -> Iterator[Series | None]:
         shards = self.shards()
-        ids = [group_id for shard in shards for group_id in shard.groups.ids()]
-        live = [group for shard in shards for group in shard.classic.live.values()]
-        consumer = [group for shard in shards for group in shard.consumer.by_id.values()]
-        streams = [group for shard in shards for group in shard.streams.by_id.values()]
-        share = [group for shard in shards for group in shard.share.by_id.values()]
-        classic_count = len(ids) - len(consumer) - len(streams) - len(share)
-        states = Counter(group.state for group in live)
-        states[ClassicState.EMPTY] += classic_count - len(live)  # those that only have offsets
-        consumer_states = Counter(group.state_at() for group in consumer)
-        streams_states = Counter(group.state_at() for group in streams)
-        share_states = Counter(group.state_at() for group in share)
+        count = sum(len(shard.groups.ids()) for shard in shards)
+        states = {name: Counter[str]() for name in _KIND_NAMES}
+        sizes: dict[str, int] = {}
+        for shard in shards:
+            for number, group in enumerate(shard.groups.all(), 1):
+                if number % _A_SLICE == 0:
+                    yield None
+                states.setdefault(group.group_type, Counter())[group.state_at()] += 1
+                sizes[group.group_id] = len(group.members)
+        classic = states[ClassicGroups.name]
+        classic[ClassicState.EMPTY] += count - len(sizes)  # those that only have offsets
+        labels = tuple(label_text(consumergroup=group_id) for group_id in sizes)
+        yield Series(_MEMBERS, labels, list(sizes.values()))
+        yield Series(_GROUPS, _ONE, (count,))
         offset_count = sum(
             len(offsets) for shard in shards for offsets in shard.offsets.by_group.values()
         )
-        sizes: dict[str, int] = {}
-        for groups in (live, consumer, streams, share):
-            yield None
-            sizes.update((group.group_id, len(group.members)) for group in groups)
-        labels = tuple(label_text(consumergroup=group_id) for group_id in sizes)
-        yield Series(_MEMBERS, labels, list(sizes.values()))
-        yield Series(_GROUPS, _ONE, (len(ids),))
         yield Series(_OFFSETS, _ONE, (offset_count,))
         for state, family in _IN_STATE.items():
-            yield Series(family, _ONE, (states[state],))
-        kinds = (classic_count, len(consumer), len(streams), len(share))
-        yield Series(_GROUP_COUNT_NAME, _PROTOCOLS, kinds)
-        yield Series(
-            _STREAMS_COUNT_NAME, _STREAMS_LABELS, [streams_states[one] for one in StreamsState]
-        )
-        yield Series(_SHARE_COUNT_NAME, _SHARE_LABELS, [share_states[s] for s in ShareGroupState])
+            yield Series(family, _ONE, (classic[state],))
+        counts = [states[name].total() for name in _KIND_NAMES]
+        yield Series(_GROUP_COUNT_NAME, _PROTOCOLS, counts)
+        for kind, (family, state_labels) in _STATE_COUNTS.items():
+            in_state = states[kind.name]
+            yield Series(family, state_labels, [in_state[state] for state in kind.states])
         yield from self._events.collect()
-        counts = [consumer_states[state] for state in ConsumerState]
-        yield Series(_CONSUMER_COUNT_NAME, _CONSUMER_LABELS, counts)
 
 
 def _lag_series(rows: _Rows) -> Iterator[Series]:

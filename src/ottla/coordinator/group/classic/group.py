@@ -10,10 +10,10 @@ This is soft state: the log holds the last complete generation. State transition
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from ottla.coordinator.group.group import GroupType
 from ottla.coordinator.group.responses import join_error, sync_error
 from ottla.coordinator.runtime.java_hash import in_hash_map_order
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError, UnsupportedVersion
@@ -21,11 +21,13 @@ from ottla.protocol import codec
 from ottla.protocol.apis.join_group import JoinGroupResponse
 from ottla.protocol.apis.sync_group import SyncGroupResponse
 from ottla.protocol.records.consumer_protocol import ConsumerProtocolSubscription
+from ottla.timeline import LATEST_EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ottla.coordinator.group.classic.member import ClassicMember
+    from ottla.protocol.records.group import GroupMetadataValue
     from ottla.purgatory.pending import Pending
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
@@ -54,6 +56,22 @@ PREVIOUS_STATES: Final[dict[ClassicState, tuple[ClassicState, ...]]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class StoredGroup:
+    """A classic group as the log has it: its last complete generation.
+
+    None is that of a simple group, which exists because offsets were committed under its name.
+    """
+
+    generation: GroupMetadataValue | None
+
+    def check_offset_fetch(self, member_id: str | None, member_epoch: int, epoch: int) -> None:
+        """Let any member fetch offsets."""
+
+
+SIMPLE: Final = StoredGroup(None)
+
+
 class ClassicGroup:
     """The state of one group; the other modules of this package decide about its changes."""
 
@@ -77,7 +95,8 @@ class ClassicGroup:
         "subscribed_topics",
     )
 
-    group_type = GroupType.CLASSIC
+    group_type = "Classic"
+    has_offsets = True
 
     def __init__(self, group_id: str, state: ClassicState, timestamp_ms: int | None) -> None:
         self.group_id = group_id
@@ -110,7 +129,7 @@ class ClassicGroup:
         """Whether the group is in state Empty."""
         return self.state is ClassicState.EMPTY
 
-    def state_at(self, _epoch: int) -> ClassicState:
+    def state_at(self, _epoch: int = LATEST_EPOCH) -> ClassicState:
         """Return the state, which is soft: there is only the newest."""
         return self.state
 

@@ -2,19 +2,19 @@
 
 Kafka: the classic part of org.apache.kafka.coordinator.group.GroupMetadataManager's state.
 
-`stored` is replayed state: the last complete generation of each group, a timeline. `live` is the
+The table of all groups holds them as replayed, the last complete generation of each. `live` is the
 shard's soft state: groups with their pending joins and syncs. A live group is created from the
-stored one on first access and is discarded with the shard; it is hidden while a group of another
-kind has its name. `simple` is replayed state, too: the groups without a generation that exist
-because offsets were committed under their name.
+replayed one on first access and is discarded with the shard; it is hidden while a group of another
+kind has its name.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from types import NoneType
 from typing import TYPE_CHECKING
 
-from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
+from ottla.coordinator.group.classic import records
+from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState, StoredGroup
 from ottla.coordinator.group.classic.member import ClassicMember
 from ottla.coordinator.runtime.result import empty_result
 from ottla.errors import ErrorCode, KafkaError
@@ -22,27 +22,27 @@ from ottla.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from ottla.clock import Clock
-    from ottla.coordinator.group.config import GroupCoordinatorConfig
-    from ottla.coordinator.runtime import Result, ShardTimers
+    from ottla.coordinator.group.group import Group
+    from ottla.coordinator.group.group_kind import GroupEnvironment
+    from ottla.coordinator.runtime import CoordinatorRecord, Result
     from ottla.protocol.records.group import GroupMetadataValue
-    from ottla.timeline import TimelineDict, TimelineSet
 
 
-@dataclass(slots=True, eq=False)
 class ClassicGroups:
     """The state and dependencies of the modules of this package."""
 
-    config: GroupCoordinatorConfig
-    timers: ShardTimers
-    clock: Clock
-    new_uuid: Callable[[], str]
-    stored: TimelineDict[str, GroupMetadataValue]
-    simple: TimelineSet[str]
-    has_other_kind: Callable[[str], bool]
-    live: dict[str, ClassicGroup] = field(default_factory=dict)
-    rebalances: int = 0
-    """Completed join phases since the shard was loaded."""
+    name = ClassicGroup.group_type
+    states = ClassicState
+
+    def __init__(self, environment: GroupEnvironment, new_uuid: Callable[[], str]) -> None:
+        self.config = environment.config
+        self.timers = environment.timers
+        self.clock = environment.clock
+        self.table = environment.table
+        self.new_uuid = new_uuid
+        self.live: dict[str, ClassicGroup] = {}
+        self.rebalances = 0
+        """Completed join phases since the shard was loaded."""
 
     @property
     def member_bytes(self) -> int:
@@ -51,16 +51,31 @@ class ClassicGroups:
 
     def find(self, group_id: str) -> ClassicGroup | None:
         """Return the group; None if it does not exist."""
-        if self.has_other_kind(group_id):
+        stored = self.table.get(group_id)
+        if stored is not None and type(stored) is not StoredGroup:
             return None
-        group = self.live.get(group_id)
-        if group is None:
-            value = self.stored.get(group_id)
-            if value is not None:
-                group = self.live[group_id] = group_of(group_id, value)
-            elif group_id in self.simple:
-                group = self._create(group_id)
+        return self.live.get(group_id) or self.revive(group_id, stored)
+
+    def revive(self, group_id: str, stored: StoredGroup | None) -> ClassicGroup | None:
+        """Return a live group of a replayed one; None without one."""
+        if stored is None:
+            return None
+        if stored.generation is None:
+            return self._create(group_id)
+        group = self.live[group_id] = group_of(group_id, stored.generation)
         return group
+
+    def shown(self) -> list[ClassicGroup]:
+        """Return the live groups that no group of another kind hides."""
+        return [
+            group
+            for group_id, group in self.live.items()
+            if type(self.table.get(group_id)) in (StoredGroup, NoneType)
+        ]
+
+    def group_tombstones(self, group: Group) -> list[CoordinatorRecord]:
+        """Return the record that removes a group."""
+        return [records.group_tombstone(group.group_id)]
 
     def get(self, group_id: str) -> ClassicGroup:
         """Return the group; raises GROUP_ID_NOT_FOUND."""

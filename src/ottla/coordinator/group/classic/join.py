@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ottla.coordinator.group import records
-from ottla.coordinator.group.classic import rebalance
+from ottla.coordinator.group.classic import rebalance, records
 from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
 from ottla.coordinator.group.classic.groups import heartbeat_key, join_key
 from ottla.coordinator.group.classic.member import ClassicMember, size_of_protocols
@@ -64,7 +63,7 @@ def _announce(groups: ClassicGroups, group: ClassicGroup, call: Join) -> Result[
         if error is None:
             return
         call.refuse(append_error(error.code))
-        if group.group_id not in groups.stored and groups.live.get(group.group_id) is group:
+        if group.group_id not in groups.table and groups.live.get(group.group_id) is group:
             del groups.live[group.group_id]
             for member_id in (*group.members, *group.pending_join):
                 group.remove(member_id)

@@ -24,16 +24,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.groups")
 
 
-def _group_of_member(groups: ClassicGroups, group_id: str) -> ClassicGroup:
-    group = groups.find(group_id)
-    if group is None:
-        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Group {group_id} not found.")
-    return group
-
-
-def heartbeat(groups: ClassicGroups, request: HeartbeatRequest) -> Result[HeartbeatResponse]:
+def heartbeat(
+    groups: ClassicGroups, group: ClassicGroup, request: HeartbeatRequest
+) -> Result[HeartbeatResponse]:
     """Restart a member's session; REBALANCE_IN_PROGRESS when it has to rejoin."""
-    group = _group_of_member(groups, request.group_id)
     group.validate_member(request.member_id, request.group_instance_id)
     if request.generation_id != group.generation_id:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
@@ -45,9 +39,10 @@ def heartbeat(groups: ClassicGroups, request: HeartbeatRequest) -> Result[Heartb
     return Result(HeartbeatResponse(error_code=code))
 
 
-def leave(groups: ClassicGroups, request: LeaveGroupRequest) -> Result[LeaveGroupResponse]:
+def leave(
+    groups: ClassicGroups, group: ClassicGroup, request: LeaveGroupRequest
+) -> Result[LeaveGroupResponse]:
     """Remove members by member id or instance id; the others rebalance once."""
-    group = _group_of_member(groups, request.group_id)
     answers = []
     for identity in request.members:
         answer = LeaveGroupResponse.MemberResponse(

@@ -8,8 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from ottla.coordinator.group import records
-from ottla.coordinator.group.classic import rebalance
+from ottla.coordinator.group.classic import rebalance, records
 from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
 from ottla.coordinator.runtime.log_errors import append_error
 from ottla.coordinator.runtime.result import Result

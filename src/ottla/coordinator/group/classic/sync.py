@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.coordinator.group import records
-from ottla.coordinator.group.classic import rebalance
+from ottla.coordinator.group.classic import rebalance, records
 from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
 from ottla.coordinator.group.responses import sync_error
 from ottla.coordinator.runtime.log_errors import append_error

@@ -9,13 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ottla.coordinator.group.consumer import records
 from ottla.coordinator.group.consumer.reconcile import Reconciliation
-from ottla.coordinator.group.consumer.subscription import metadata_hash, subscribed_topics
+from ottla.coordinator.group.consumer.subscription import subscribed_topics
 
 if TYPE_CHECKING:
     from ottla.coordinator.group.consumer.group import ConsumerGroup
-    from ottla.coordinator.group.consumer.groups import ConsumerGroups
+    from ottla.coordinator.group.consumer.kind import ConsumerGroups
     from ottla.coordinator.group.consumer.member import ConsumerMember, TopicPartitions
     from ottla.coordinator.runtime import CoordinatorRecord
 
@@ -41,10 +40,10 @@ class GroupChange:
         self.groups.cancel_timers(group_id, existing.member_id)
         target = self.group.target.get(existing.member_id, {})
         self.records += [
-            *records.member_tombstones(group_id, existing.member_id),
-            records.member_subscription(group_id, new),
-            records.target_member(group_id, member_id, target),
-            records.current_assignment(group_id, new),
+            *self.groups.member_tombstones(group_id, existing.member_id),
+            self.groups.member_metadata(group_id, new),
+            self.groups.target_member(group_id, member_id, target),
+            self.groups.current_assignment(group_id, new),
         ]
         return new
 
@@ -52,7 +51,7 @@ class GroupChange:
         """Write a changed or new member; whether it subscribes to other topics."""
         if updated is member or updated == member:
             return False
-        self.records.append(records.member_subscription(self.group.group_id, updated))
+        self.records.append(self.groups.member_metadata(self.group.group_id, updated))
         return updated.subscribed_topics != member.subscribed_topics
 
     def group_epoch(
@@ -64,15 +63,15 @@ class GroupChange:
             return group.epoch
         removed = self.replaced or group.members.get(member.member_id)
         topics = subscribed_topics(group, [updated], [] if removed is None else [removed])
-        new_hash = metadata_hash(groups, topics)
+        new_hash = groups.hashes.of(topics)
         epoch = group.epoch
         if has_changed or new_hash != group.metadata_hash:
             epoch += 1
             groups.rebalances += 1
-            self.records.append(records.group_epoch(group.group_id, epoch, new_hash))
+            self.records.append(self.groups.group_epoch(group.group_id, epoch, new_hash))
         group.fresh_epoch = epoch
         if group.has_partition_metadata.value:
-            self.records.append(records.partition_metadata_tombstone(group.group_id))
+            self.records.append(self.groups.partition_metadata_tombstone(group.group_id))
         return epoch
 
     def reconcile(
@@ -87,5 +86,5 @@ class GroupChange:
             self.groups, self.group, member, target[0], target[1], self.owned, has_changed
         ).next_member()
         if reconciled is not member and reconciled != member:
-            self.records.append(records.current_assignment(self.group.group_id, reconciled))
+            self.records.append(self.groups.current_assignment(self.group.group_id, reconciled))
         return reconciled

@@ -5,18 +5,16 @@ Kafka: GroupMetadataManager.consumerGroupDescribe, ConsumerGroup.asDescribedGrou
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.coordinator.group.begun import Begun, begin_of_kind
 from ottla.coordinator.group.consumer.member import ConsumerMember, without_epochs
+from ottla.coordinator.group.group import Description
 from ottla.protocol.apis import consumer_group_describe as api
 
 if TYPE_CHECKING:
     from ottla.coordinator.group.consumer.group import ConsumerGroup
-    from ottla.coordinator.group.consumer.groups import ConsumerGroups
     from ottla.coordinator.group.consumer.member import TopicPartitions
-    from ottla.coordinator.group.groups import Groups
+    from ottla.coordinator.group.context import TopicNames
     from ottla.errors import ErrorCode
 
 DescribedGroup = api.ConsumerGroupDescribeResponse.DescribedGroup
@@ -24,7 +22,10 @@ _CLASSIC_MEMBER = 0
 _CONSUMER_MEMBER = 1
 
 
-def _begin(groups: ConsumerGroups, group: ConsumerGroup, epoch: int) -> Begun[DescribedGroup]:
+def describe(
+    group: ConsumerGroup, epoch: int, topics: TopicNames, *, default_assignor: str
+) -> Description[DescribedGroup]:
+    """Describe a group in the log's state of an epoch."""
     group_epoch, assignment_epoch = group.epochs_at(epoch)
     assignor = group.preferred_assignor_at(epoch)
     members, target = list(group.members.at(epoch).values()), dict(group.target.at(epoch))
@@ -33,23 +34,11 @@ def _begin(groups: ConsumerGroups, group: ConsumerGroup, epoch: int) -> Begun[De
         group_state=group.state_at(epoch).value,
         group_epoch=group_epoch,
         assignment_epoch=assignment_epoch,
-        assignor_name=assignor or groups.settings(group.group_id).assignors[0],
+        assignor_name=assignor or default_assignor,
         members=[],
     )
-    return Begun(
-        described, (_member(groups, one, target.get(one.member_id, {})) for one in members)
-    )
-
-
-def begin(groups: Groups, group_id: str, epoch: int) -> Begun[DescribedGroup]:
-    """Describe a consumer group as of an epoch; see `begin_of_kind`."""
-    return begin_of_kind(
-        groups,
-        groups.consumer,
-        group_id,
-        epoch,
-        describe=partial(_begin, groups.consumer),
-        refuse=undescribed,
+    return Description(
+        described, (_member(topics, one, target.get(one.member_id, {})) for one in members)
     )
 
 
@@ -68,7 +57,7 @@ def undescribed(group_id: str, code: ErrorCode, text: str | None = None) -> Desc
 
 
 def _member(
-    groups: ConsumerGroups, member: ConsumerMember, target: TopicPartitions
+    topics: TopicNames, member: ConsumerMember, target: TopicPartitions
 ) -> DescribedGroup.Member:
     return DescribedGroup.Member(
         member_id=member.member_id,
@@ -79,8 +68,8 @@ def _member(
         client_host=member.client_host,
         subscribed_topic_names=list(member.subscribed_topics),
         subscribed_topic_regex=member.subscribed_regex or "",
-        assignment=_assignment(groups, _owned(member)),
-        target_assignment=_assignment(groups, target),
+        assignment=_assignment(topics, _owned(member)),
+        target_assignment=_assignment(topics, target),
         member_type=_CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER,
     )
 
@@ -93,9 +82,9 @@ def _owned(member: ConsumerMember) -> TopicPartitions:
     return owned
 
 
-def _assignment(groups: ConsumerGroups, partitions: TopicPartitions) -> api.Assignment:
+def _assignment(topics: TopicNames, partitions: TopicPartitions) -> api.Assignment:
     """Return an assignment, without deleted topics."""
-    named = ((topic_id, groups.topics.topic_name(topic_id)) for topic_id in partitions)
+    named = ((topic_id, topics.topic_name(topic_id)) for topic_id in partitions)
     return api.Assignment(
         topic_partitions=[
             api.TopicPartitions(

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.group.consumer.member import ConsumerMember, MemberState
 from ottla.coordinator.group.counts import add_counts
-from ottla.coordinator.group.group import GroupType
 from ottla.coordinator.group.member_group import MemberGroup, Owners
+from ottla.errors import ErrorCode, KafkaError
 from ottla.timeline import LATEST_EPOCH, TimelineDict, TimelineObject
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class ConsumerGroup(MemberGroup[ConsumerMember, "TopicPartitions"]):
     Kafka: ConsumerGroup.
     """
 
-    group_type = GroupType.CONSUMER
+    group_type = "Consumer"
     protocol_type: str | None = CONSUMER_PROTOCOL_TYPE
 
     def __init__(self, group_id: str, registry: SnapshotRegistry) -> None:
@@ -78,6 +78,16 @@ class ConsumerGroup(MemberGroup[ConsumerMember, "TopicPartitions"]):
         if all(one.is_reconciled_to(assignment_epoch) for one in members.values()):
             return ConsumerState.STABLE
         return ConsumerState.RECONCILING
+
+    def epoch_name(self, member: ConsumerMember) -> str:
+        """Return the name of what members send as their epoch."""
+        return "member epoch" if member.classic is None else "generation id"
+
+    def stale(self, member: ConsumerMember, text: str) -> KafkaError:
+        """Return the error of a member that has another epoch."""
+        is_classic = member.classic is not None
+        code = ErrorCode.ILLEGAL_GENERATION if is_classic else ErrorCode.STALE_MEMBER_EPOCH
+        return KafkaError(code, text)
 
     def reads_any(self, names: frozenset[str]) -> bool:
         """Whether one of these topics is, or may be by pattern, part of the metadata hash."""

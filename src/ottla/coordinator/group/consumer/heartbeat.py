@@ -9,14 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ottla.coordinator.group.consumer import leave, patterns, timeouts
+from ottla.coordinator.group.consumer import leave, patterns
 from ottla.coordinator.group.consumer.change import GroupChange
 from ottla.coordinator.group.consumer.member import (
     JOIN_EPOCH,
     ConsumerMember,
     without_epochs,
 )
-from ottla.coordinator.group.consumer.target import update_target
 from ottla.coordinator.group.consumer.validation import (
     check_epoch,
     check_released,
@@ -33,7 +32,7 @@ from ottla.protocol.apis.consumer_group_heartbeat import (
 if TYPE_CHECKING:
     from ottla.coordinator.group.config import ConsumerGroupConfig
     from ottla.coordinator.group.consumer.group import ConsumerGroup
-    from ottla.coordinator.group.consumer.groups import ConsumerGroups
+    from ottla.coordinator.group.consumer.kind import ConsumerGroups
     from ottla.coordinator.group.consumer.member import TopicPartitions as TopicPartitionsById
     from ottla.coordinator.group.context import RequestContext
 
@@ -58,7 +57,7 @@ def heartbeat(
     updated = _with_request(member, request, context)
     if updated is member and _is_settled(group, member):
         session_ms = settings.session_timeout_ms
-        timeouts.start_session(groups, group.group_id, member.member_id, session_ms)
+        groups.start_session(group.group_id, member.member_id, session_ms)
         return Result(_response(settings, request, member, member))
     has_changed = change.write_subscription(member, updated)
     has_new_pattern, is_resolved = patterns.update(
@@ -67,10 +66,10 @@ def heartbeat(
     has_raised = has_changed or is_resolved
     epoch = change.group_epoch(member, updated, has_changed=has_raised)
     has_changed |= has_new_pattern
-    target = update_target(groups, group, epoch, updated, change.records)
+    target = groups.update_target(group, epoch, updated, change.records)
     reconciled = change.reconcile(updated, target, has_changed=has_changed)
     has_moved = reconciled is not updated and reconciled != updated
-    timeouts.follow(groups, group.group_id, reconciled, has_moved=has_moved)
+    groups.follow(group.group_id, reconciled, has_moved=has_moved)
     response = _response(settings, request, member, reconciled)
     return Result(response, change.records)
 

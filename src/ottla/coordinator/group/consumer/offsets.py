@@ -1,6 +1,6 @@
-"""Which member may commit and fetch offsets.
+"""Which member may commit offsets.
 
-Kafka: ConsumerGroup.{validateOffsetCommit, createAssignmentEpochValidator, validateOffsetFetch}
+Kafka: ConsumerGroup.{validateOffsetCommit, createAssignmentEpochValidator}
 (KIP-848, KIP-1251).
 """
 
@@ -13,7 +13,6 @@ from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from ottla.coordinator.group.consumer.group import ConsumerGroup
-    from ottla.coordinator.group.consumer.member import ConsumerMember
     from ottla.coordinator.group.context import PartitionCheck
     from ottla.types import Uuid
 
@@ -40,51 +39,16 @@ def commit_validator(
     if member_epoch == member.member_epoch:
         return None
     if member_epoch > member.member_epoch:
-        raise _stale(
-            member,
-            f"Received {_epoch_name(member)} {member_epoch} is newer than current member epoch "
-            f"{member.member_epoch}.",
-        )
-    return lambda topic, partition, topic_id: _check(
-        member, member_epoch, (topic, partition), topic_id
-    )
+        text = f"is newer than current member epoch {member.member_epoch}."
+        raise group.stale(member, f"Received {group.epoch_name(member)} {member_epoch} {text}")
 
+    def check(topic: str, index: int, topic_id: Uuid) -> None:
+        epoch = member.assignment_epoch(topic_id, index)
+        if epoch is None:
+            text = "is not assigned or pending revocation for member."
+            raise group.stale(member, f"Partition {topic}-{index} {text}")
+        if member_epoch < epoch:
+            text = f"is older than assignment epoch {epoch} for partition {topic}-{index}."
+            raise group.stale(member, f"Received {group.epoch_name(member)} {member_epoch} {text}")
 
-def _check(
-    member: ConsumerMember, member_epoch: int, partition: tuple[str, int], topic_id: Uuid
-) -> None:
-    topic, index = partition
-    epoch = member.assignment_epoch(topic_id, index)
-    if epoch is None:
-        raise _stale(
-            member, f"Partition {topic}-{index} is not assigned or pending revocation for member."
-        )
-    if member_epoch < epoch:
-        raise _stale(
-            member,
-            f"Received {_epoch_name(member)} {member_epoch} is older than assignment epoch "
-            f"{epoch} for partition {topic}-{index}.",
-        )
-
-
-def check_fetch(group: ConsumerGroup, member_id: str | None, member_epoch: int, epoch: int) -> None:
-    """Raise UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH; requests without a member pass."""
-    if member_id is None and member_epoch < 0:
-        return
-    member = group.member_at(member_id, epoch)
-    if member_epoch != member.member_epoch:
-        raise _stale(
-            member,
-            f"The received {_epoch_name(member)} {member_epoch} does not match the expected member "
-            f"epoch {member.member_epoch}.",
-        )
-
-
-def _epoch_name(member: ConsumerMember) -> str:
-    return "member epoch" if member.classic is None else "generation id"
-
-
-def _stale(member: ConsumerMember, text: str) -> KafkaError:
-    is_classic = member.classic is not None
-    code = ErrorCode.ILLEGAL_GENERATION if is_classic else ErrorCode.STALE_MEMBER_EPOCH
-    return KafkaError(code, text)
+    return check

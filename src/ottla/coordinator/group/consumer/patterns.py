@@ -15,9 +15,7 @@ import re2
 
 from ottla.coordinator.bounded_patterns import MAX_COST, BoundedPattern
 from ottla.coordinator.group import slices
-from ottla.coordinator.group.consumer import records
 from ottla.coordinator.group.consumer.group import ResolvedRegex
-from ottla.coordinator.group.consumer.subscription import metadata_hash
 from ottla.coordinator.group.slices import without_records
 from ottla.errors import ErrorCode, KafkaError
 
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from ottla.coordinator.group.consumer.group import ConsumerGroup
-    from ottla.coordinator.group.consumer.groups import ConsumerGroups
+    from ottla.coordinator.group.consumer.kind import ConsumerGroups
     from ottla.coordinator.group.consumer.member import ConsumerMember
     from ottla.coordinator.group.slices import Slices, Steps
     from ottla.coordinator.runtime import CoordinatorRecord
@@ -87,7 +85,7 @@ def update(
     is_resolved = False
     if has_changed:
         if old and group.regex_counts.get(old) == 1:
-            output.append(records.regex_tombstone(group.group_id, old))
+            output.append(groups.regex_tombstone(group.group_id, old))
         if new and not group.regex_counts.get(new):
             compiled(new)
         else:
@@ -113,7 +111,7 @@ def _is_due(groups: ConsumerGroups, group: ConsumerGroup, requested: set[str]) -
     interval_ms = groups.settings(group.group_id).regex_refresh_interval_ms
     return (
         len(known) < len(requested)
-        or min(one.version for one in known) < groups.topics_version
+        or min(one.version for one in known) < groups.hashes.version
         or not last_ms <= now_ms <= last_ms + interval_ms
     )
 
@@ -129,7 +127,7 @@ def _resolve(
     may_describe: Callable[[str], bool],
 ) -> Slices[None]:
     """Find the topics of patterns in slices, then write them."""
-    version = groups.topics_version
+    version = groups.hashes.version
     names = sorted(groups.topics.topic_names())
     found = yield from without_records(_find(names, patterns, may_describe))
     yield _records(groups, group_id, found, version)
@@ -171,9 +169,9 @@ def _records(
         old = group.resolved.get(pattern)
         has_changed |= tuple(topics) != (old.topics if old else ())
         resolved = ResolvedRegex(tuple(topics), version, now_ms)
-        output.append(records.regex(group_id, pattern, resolved))
+        output.append(groups.regex(group_id, pattern, resolved))
     if has_changed:
         names = set(group.topic_counts).union(*found.values())
-        new_hash = metadata_hash(groups, names)
-        output.append(records.group_epoch(group_id, group.epoch + 1, new_hash))
+        new_hash = groups.hashes.of(names)
+        output.append(groups.group_epoch(group_id, group.epoch + 1, new_hash))
     return output

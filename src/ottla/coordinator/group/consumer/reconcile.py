@@ -15,7 +15,7 @@ from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from ottla.coordinator.group.consumer.group import ConsumerGroup
-    from ottla.coordinator.group.consumer.groups import ConsumerGroups
+    from ottla.coordinator.group.consumer.kind import ConsumerGroups
     from ottla.coordinator.group.consumer.member import (
         ConsumerMember,
         EpochsByPartition,

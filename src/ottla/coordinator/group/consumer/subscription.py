@@ -1,25 +1,17 @@
-"""The subscriptions of a group: topics, how they differ, and the hash of their metadata.
+"""The topics of a group's subscriptions, by name and by pattern.
 
-Kafka: ModernGroup.computeMetadataHash, ConsumerGroup.{computeSubscribedTopicNames,
-subscriptionType}, org.apache.kafka.coordinator.group.Utils.{computeGroupHash, computeTopicHash}.
+Kafka: ConsumerGroup.{computeSubscribedTopicNames, subscriptionType}.
 """
 
 from __future__ import annotations
 
-from struct import Struct as Layout
-from struct import pack
 from typing import TYPE_CHECKING
 
-import xxhash
-
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Iterable
 
     from ottla.coordinator.group.consumer.group import ConsumerGroup
-    from ottla.coordinator.group.consumer.groups import ConsumerGroups
     from ottla.coordinator.group.consumer.member import ConsumerMember
-
-_INT32 = Layout("<i")
 
 
 def topics_of(group: ConsumerGroup, member: ConsumerMember) -> tuple[str, ...]:
@@ -52,55 +44,3 @@ def subscribed_topics(
         if count > 0 and resolved is not None:
             found.update(resolved.topics)
     return found
-
-
-def metadata_hash(groups: ConsumerGroups, names: Collection[str]) -> int:
-    """Return the hash of the topics' ids, names, partitions and racks; 0 without any topic.
-
-    Java's order of topic names is Python's: they are ASCII.
-    """
-    hashes = []
-    for name in sorted(names):
-        value = groups.topic_hashes.get(name)
-        if value is None:
-            value = _topic_hash(groups, name)
-            if value is None:
-                continue
-            groups.topic_hashes[name] = value
-        hashes.append(value)
-    if not hashes:
-        return 0
-    return _signed(xxhash.xxh3_64_intdigest(pack(f"<{len(hashes)}q", *hashes)))
-
-
-def _topic_hash(groups: ConsumerGroups, name: str) -> int | None:
-    topic_id = groups.topics.topic_id(name)
-    if topic_id is None:
-        return None
-    partitions = groups.topics.partition_racks(name)
-    parts = [
-        b"\0",
-        topic_id[:8][::-1],  # Java's longs, in the hash stream's byte order
-        topic_id[8:][::-1],
-        _text(name),
-        _INT32.pack(len(partitions)),
-    ]
-    for index, racks in enumerate(partitions):
-        parts.append(_INT32.pack(index))
-        for rack in sorted(racks, key=_java_order):
-            parts += (_INT32.pack(len(rack.encode("utf-16-le")) // 2), _text(rack))
-    return _signed(xxhash.xxh3_64_intdigest(b"".join(parts)))
-
-
-def _text(value: str) -> bytes:
-    """Return a string as the hash stream takes it: UTF-16 units, then their number."""
-    units = value.encode("utf-16-le", "surrogatepass")
-    return units + _INT32.pack(len(units) // 2)
-
-
-def _java_order(value: str) -> bytes:
-    return value.encode("utf-16-be", "surrogatepass")
-
-
-def _signed(value: int) -> int:
-    return value - (1 << 64) if value >> 63 else value

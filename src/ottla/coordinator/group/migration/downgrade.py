@@ -12,11 +12,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.coordinator.group import records
-from ottla.coordinator.group.classic import rebalance
+from ottla.coordinator.group.classic import rebalance, records
 from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
 from ottla.coordinator.group.classic.member import ClassicMember
-from ottla.coordinator.group.consumer import records as consumer_records
 from ottla.coordinator.group.consumer.group import CONSUMER_PROTOCOL_TYPE
 from ottla.coordinator.group.migration import embedded
 from ottla.coordinator.runtime import Result
@@ -89,7 +87,7 @@ def convert(
     assignments = {one.member_id: one.assignment for one in classic.members.values()}
     renamed = {replacement.old.member_id: replacement.new.member_id} if replacement else None
     written = [
-        *consumer_records.group_tombstones(group, renamed),
+        *groups.consumer.group_tombstones(group, renamed),
         records.group_metadata(classic, assignments),
     ]
     groups.classic.replace(classic)

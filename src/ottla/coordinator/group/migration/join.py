@@ -9,12 +9,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ottla.coordinator.group.classic.join import NEEDS_MEMBER_ID_VERSION
-from ottla.coordinator.group.consumer import patterns, timeouts
+from ottla.coordinator.group.consumer import patterns
 from ottla.coordinator.group.consumer.change import GroupChange
 from ottla.coordinator.group.consumer.member import ClassicMetadata, ConsumerMember
-from ottla.coordinator.group.consumer.target import update_target
 from ottla.coordinator.group.consumer.validation import check_size, static_member
-from ottla.coordinator.group.kinds import MemberTimer
+from ottla.coordinator.group.group_kind import MemberTimer
 from ottla.coordinator.group.migration import downgrade, embedded
 from ottla.coordinator.runtime import Result
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
@@ -99,7 +98,7 @@ def _apply(
     if replaced is not None and downgrade.is_allowed_with(groups, group, replaced):
         return _downgrade(groups, change, call, members, has_changed=has_changed)
     epoch = change.group_epoch(member, updated, has_changed=has_changed)
-    target = update_target(consumer, group, epoch, updated, change.records)
+    target = consumer.update_target(group, epoch, updated, change.records)
     updated = change.reconcile(updated, target, has_changed=has_changed)
 
     def on_append(error: KafkaError | None) -> None:
@@ -107,8 +106,8 @@ def _apply(
             return
         group_id, request = group.group_id, call.request
         consumer.cancel(MemberTimer.JOIN, group_id, updated.member_id)
-        timeouts.start_session(consumer, group_id, updated.member_id, request.session_timeout_ms)
-        timeouts.await_sync(consumer, group_id, updated.member_id, request.rebalance_timeout_ms)
+        consumer.start_session(group_id, updated.member_id, request.session_timeout_ms)
+        consumer.await_sync(group_id, updated.member_id, request.rebalance_timeout_ms)
         call.answer.complete(_response(updated))
 
     return Result(None, change.records, on_append)

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.coordinator.group.consumer import timeouts
-from ottla.coordinator.group.consumer.leave import fence
 from ottla.coordinator.group.consumer.member import (
     ClassicMetadata,
     ConsumerMember,
@@ -17,7 +15,7 @@ from ottla.coordinator.group.consumer.member import (
     without_epochs,
 )
 from ottla.coordinator.group.consumer.validation import static_member
-from ottla.coordinator.group.kinds import MemberTimer
+from ottla.coordinator.group.group_kind import MemberTimer
 from ottla.coordinator.group.migration import embedded
 from ottla.coordinator.runtime import Result
 from ottla.errors import ErrorCode, KafkaError
@@ -48,7 +46,7 @@ def sync(
     consumer, group_id = groups.consumer, group.group_id
     is_behind = group.assignment_epoch > member.member_epoch
     if is_behind and member.state is not MemberState.UNREVOKED_PARTITIONS:
-        timeouts.await_join(consumer, group_id, member)
+        consumer.await_join(group_id, member)
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
     owned = without_epochs(member.assigned)
     assignment = embedded.write_assignment(consumer.topics, owned, classic.protocols[0][1])
@@ -58,7 +56,7 @@ def sync(
             return
         consumer.cancel(MemberTimer.SYNC, group_id, member.member_id)
         session_ms = classic.session_timeout_ms
-        timeouts.start_session(consumer, group_id, member.member_id, session_ms)
+        consumer.start_session(group_id, member.member_id, session_ms)
         answer.complete(
             SyncGroupResponse(
                 protocol_type=request.protocol_type,
@@ -81,7 +79,7 @@ def heartbeat(
     member, classic = _member(group, request.member_id, request.group_instance_id)
     _check_generation(member, request.generation_id)
     group_id, session_ms = group.group_id, classic.session_timeout_ms
-    timeouts.start_session(groups.consumer, group_id, member.member_id, session_ms)
+    groups.consumer.start_session(group_id, member.member_id, session_ms)
     must_rejoin = (
         member.member_epoch < group.assignment_epoch
         or member.state is MemberState.UNREVOKED_PARTITIONS
@@ -91,7 +89,7 @@ def heartbeat(
         )
     )
     if must_rejoin:
-        timeouts.await_join(groups.consumer, group_id, member)
+        groups.consumer.await_join(group_id, member)
         return Result(HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
     return Result(HeartbeatResponse())
 
@@ -113,7 +111,7 @@ def leave(
             answer.error_code = error.code
         answers.append(answer)
     response = LeaveGroupResponse(members=answers)
-    return fence(groups.consumer, group, tuple(leaving.values()), response)
+    return groups.consumer.fence(group, tuple(leaving.values()), response)
 
 
 def _leaving(group: ConsumerGroup, identity: LeaveGroupRequest.MemberIdentity) -> ConsumerMember:

@@ -9,11 +9,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NoReturn
 
-from ottla.coordinator.group import records
-from ottla.coordinator.group.consumer import records as consumer_records
-from ottla.coordinator.group.consumer import timeouts
+from ottla.coordinator.group.classic import records
 from ottla.coordinator.group.consumer.member import ClassicMetadata, ConsumerMember
-from ottla.coordinator.group.consumer.subscription import metadata_hash
 from ottla.coordinator.group.migration import embedded
 from ottla.coordinator.group.responses import join_error, sync_error
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
@@ -42,12 +39,10 @@ def upgrade(groups: Groups, classic: ClassicGroup) -> tuple[ConsumerGroup, list[
     group = _converted(groups, classic)
     group_id = group.group_id
     for member in classic.members.values():
-        timeouts.start_session(
-            groups.consumer, group_id, member.member_id, member.session_timeout_ms
-        )
+        groups.consumer.start_session(group_id, member.member_id, member.session_timeout_ms)
     extra = {"event": "group.upgraded"}
     log.info("classic group %s becomes a consumer group", group_id, extra=extra)
-    return group, [records.group_tombstone(group_id), *consumer_records.group_records(group)]
+    return group, [records.group_tombstone(group_id), *groups.consumer.group_records(group)]
 
 
 def _validate(groups: Groups, classic: ClassicGroup) -> None:
@@ -80,7 +75,7 @@ def _converted(groups: Groups, classic: ClassicGroup) -> ConsumerGroup:
             _refuse(classic.group_id, "the embedded consumer protocol is malformed")
         group.set_target(member.member_id, partitions)
         group.put(converted)
-    group.set_epoch(generation, metadata_hash(groups.consumer, list(group.topic_counts)))
+    group.set_epoch(generation, groups.hashes.of(list(group.topic_counts)))
     return group
 
 

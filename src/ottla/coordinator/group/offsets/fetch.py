@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.coordinator.group.consumer import offsets as consumer_offsets
-from ottla.coordinator.group.streams import offsets as streams_offsets
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from ottla.types import TopicPartition, Uuid
@@ -32,12 +30,9 @@ def fetch(
     A member of a consumer group is refused unless it is at its epoch.
     With require_stable a partition in an open transaction gets UNSTABLE_OFFSET_COMMIT.
     """
-    group = groups.consumer.by_id.get_at(request.group_id, epoch)
+    group = groups.by_id.get_at(request.group_id, epoch)
     if group is not None:
-        consumer_offsets.check_fetch(group, request.member_id, request.member_epoch, epoch)
-    streams = groups.streams.by_id.get_at(request.group_id, epoch)
-    if streams is not None:
-        streams_offsets.check_fetch(streams, request.member_id, request.member_epoch, epoch)
+        group.check_offset_fetch(request.member_id, request.member_epoch, epoch)
     offsets = groups.offsets.of_group(request.group_id, epoch)
     staged = groups.offsets.staged_of_group(request.group_id, epoch) if require_stable else {}
     response = ResponseGroup(group_id=request.group_id, topics=[])

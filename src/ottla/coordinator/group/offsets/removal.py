@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
-from ottla.coordinator.group.group import GroupType
 from ottla.coordinator.group.offsets.records import offset_tombstone
 from ottla.coordinator.runtime import CoordinatorRecord, Result
 from ottla.coordinator.runtime.sweeps import EXAMINED_AS_A_RECORD
@@ -35,7 +34,7 @@ def delete_offsets(groups: Groups, request: OffsetDeleteRequest) -> Result[Offse
     are unknown.
     """
     group = groups.get(request.group_id)
-    if group.group_type is GroupType.SHARE:
+    if not group.has_offsets:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
     if isinstance(group, ClassicGroup) and not group.is_empty and not group.uses_consumer_protocol:
         raise KafkaError(ErrorCode.NON_EMPTY_GROUP)

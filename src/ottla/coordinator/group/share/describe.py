@@ -5,16 +5,14 @@ Kafka: GroupMetadataManager.shareGroupDescribe, ShareGroup.asDescribedGroup.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from ottla.coordinator.group.begun import Begun, begin_of_kind
+from ottla.coordinator.group.group import Description
 from ottla.protocol.apis import share_group_describe as api
 
 if TYPE_CHECKING:
-    from ottla.coordinator.group.groups import Groups
+    from ottla.coordinator.group.context import TopicNames
     from ottla.coordinator.group.share.group import ShareGroup
-    from ottla.coordinator.group.share.groups import ShareGroups
     from ottla.coordinator.group.share.member import ShareMember
     from ottla.errors import ErrorCode
 
@@ -22,19 +20,8 @@ DescribedGroup = api.ShareGroupDescribeResponse.DescribedGroup
 _ASSIGNOR: Final = "simple"
 
 
-def begin(groups: Groups, group_id: str, epoch: int) -> Begun[DescribedGroup]:
-    """Describe a share group as of an epoch; see `begin_of_kind`."""
-    return begin_of_kind(
-        groups,
-        groups.share,
-        group_id,
-        epoch,
-        describe=partial(_begin, groups.share),
-        refuse=undescribed,
-    )
-
-
-def _begin(groups: ShareGroups, group: ShareGroup, epoch: int) -> Begun[DescribedGroup]:
+def describe(group: ShareGroup, epoch: int, topics: TopicNames) -> Description[DescribedGroup]:
+    """Describe a group in the log's state of an epoch."""
     group_epoch, assignment_epoch = group.epochs_at(epoch)
     members = list(group.members.at(epoch).values())
     described = DescribedGroup(
@@ -45,12 +32,7 @@ def _begin(groups: ShareGroups, group: ShareGroup, epoch: int) -> Begun[Describe
         assignor_name=_ASSIGNOR,
         members=[],
     )
-    return Begun(described, (_member(groups, one) for one in members))
-
-
-def refused(group_id: str, code: ErrorCode) -> DescribedGroup:
-    """Return the description of a group whose coordinator does not serve it."""
-    return undescribed(group_id, code, code.text if group_id else None)
+    return Description(described, (_member(topics, one) for one in members))
 
 
 def undescribed(group_id: str, code: ErrorCode, text: str | None = None) -> DescribedGroup:
@@ -67,8 +49,8 @@ def undescribed(group_id: str, code: ErrorCode, text: str | None = None) -> Desc
     )
 
 
-def _member(groups: ShareGroups, member: ShareMember) -> DescribedGroup.Member:
-    named = ((topic_id, groups.topics.topic_name(topic_id)) for topic_id in member.assigned)
+def _member(topics: TopicNames, member: ShareMember) -> DescribedGroup.Member:
+    named = ((topic_id, topics.topic_name(topic_id)) for topic_id in member.assigned)
     return DescribedGroup.Member(
         member_id=member.member_id,
         rack_id=member.rack_id,

@@ -10,7 +10,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.coordinator.group.counts import add_counts
-from ottla.coordinator.group.group import GroupType
 from ottla.coordinator.group.member_group import MemberGroup
 from ottla.coordinator.group.share.member import ShareMember
 from ottla.timeline import LATEST_EPOCH, TimelineDict, TimelineObject
@@ -72,7 +71,8 @@ class ShareGroup(MemberGroup[ShareMember, "Mapping[Uuid, tuple[int, ...]]"]):
     epoch and the share partitions at which no subscribed partition was missing.
     """
 
-    group_type = GroupType.SHARE
+    group_type = "Share"
+    has_offsets = False
     protocol_type: str | None = SHARE_PROTOCOL_TYPE
 
     def __init__(self, group_id: str, registry: SnapshotRegistry) -> None:

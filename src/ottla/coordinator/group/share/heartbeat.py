@@ -9,10 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.coordinator.group.consumer.subscription import metadata_hash
-from ottla.coordinator.group.share import initialization, records
+from ottla.coordinator.group.share import initialization
 from ottla.coordinator.group.share.member import JOIN_EPOCH, LEAVE_EPOCH, ShareMember
-from ottla.coordinator.group.share.target import update_target
 from ottla.coordinator.group.share.validation import check_epoch, check_size
 from ottla.coordinator.runtime.result import Result
 from ottla.protocol.apis.share_group_heartbeat import (
@@ -26,8 +24,8 @@ if TYPE_CHECKING:
 
     from ottla.coordinator.group.context import RequestContext
     from ottla.coordinator.group.share.group import ShareGroup
-    from ottla.coordinator.group.share.groups import ShareGroups
     from ottla.coordinator.group.share.initialization import Initialization
+    from ottla.coordinator.group.share.kind import ShareGroups
     from ottla.coordinator.runtime import CoordinatorRecord
     from ottla.types import Uuid
 
@@ -58,7 +56,7 @@ def heartbeat(
     updated = _with_request(member, request, context)
     has_changed = updated.subscribed_topics != member.subscribed_topics
     if updated != member:
-        output.append(records.member_subscription(group_id, updated))
+        output.append(groups.member_metadata(group_id, updated))
     if group.assignment_epoch >= group.epoch:
         has_changed |= initialization.is_assignment_due(group)
     is_settled = not has_changed and group.is_fresh and initialization.is_complete(group)
@@ -68,11 +66,11 @@ def heartbeat(
             updated.subscribed_topics, () if is_new else member.subscribed_topics
         )
     group_epoch, has_changed = _group_epoch(groups, group, topics, output, has_changed=has_changed)
-    target_epoch, target = update_target(groups, group, group_epoch, updated, output)
+    target_epoch, target = groups.update_target(group, group_epoch, updated, output)
     reconciled = _reconciled(groups, updated, target_epoch, target, has_changed=has_changed)
     if reconciled != updated:
-        output.append(records.current_assignment(group_id, reconciled))
-    start_session(groups, group_id, member)
+        output.append(groups.current_assignment(group_id, reconciled))
+    groups.follow(group_id, member)
     response = _response(groups, request, member, reconciled)
     begun = None
     if not is_settled:
@@ -108,13 +106,13 @@ def _group_epoch(
     """Return the group epoch and whether it was raised: a change, also of the topics' metadata."""
     if not has_changed and group.is_fresh:
         return group.epoch, False
-    new_hash = metadata_hash(groups.consumer, topics)
+    new_hash = groups.hashes.of(topics)
     epoch = group.epoch
     has_changed |= new_hash != group.metadata_hash
     if has_changed:
         epoch += 1
         groups.rebalances += 1
-        output.append(records.group_epoch(group.group_id, epoch, new_hash))
+        output.append(groups.group_epoch(group.group_id, epoch, new_hash))
     group.fresh_epoch = epoch
     return epoch, has_changed
 
@@ -177,24 +175,4 @@ def _leave(groups: ShareGroups, request: ShareGroupHeartbeatRequest) -> Result[H
     response = ShareGroupHeartbeatResponse(
         member_id=request.member_id, member_epoch=LEAVE_EPOCH, heartbeat_interval_ms=0
     )
-    return Result(Heartbeat(response), _remove(groups, group, member))
-
-
-def _remove(groups: ShareGroups, group: ShareGroup, member: ShareMember) -> list[CoordinatorRecord]:
-    """Return the records that remove a member; the group epoch rises."""
-    groups.cancel_timers(group.group_id, member.member_id)
-    topics = group.subscribed_topics(removed=member.subscribed_topics)
-    new_hash = metadata_hash(groups.consumer, topics)
-    return [
-        *records.member_tombstones(group.group_id, member.member_id),
-        records.group_epoch(group.group_id, group.epoch + 1, new_hash),
-    ]
-
-
-def start_session(groups: ShareGroups, group_id: str, member: ShareMember) -> None:
-    """Remove the member unless another heartbeat comes within its session."""
-    groups.start_session(
-        group_id,
-        member.member_id,
-        lambda group, left: Result(None, _remove(groups, group, left)),
-    )
+    return Result(Heartbeat(response), groups.removal_records(group, member))

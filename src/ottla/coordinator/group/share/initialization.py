@@ -14,14 +14,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from ottla.coordinator.group.share import records
 from ottla.coordinator.group.share.group import InProgress, StatePartitions, TopicParts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ottla.coordinator.group.share.group import ShareGroup
-    from ottla.coordinator.group.share.groups import ShareGroups
+    from ottla.coordinator.group.share.kind import ShareGroups
     from ottla.coordinator.runtime import CoordinatorRecord
     from ottla.types import Uuid
 
@@ -94,7 +93,7 @@ def initializing(
 
 def record_of(groups: ShareGroups, group_id: str, known: StatePartitions) -> CoordinatorRecord:
     """Return the record of a group's share partitions."""
-    return records.state_partitions(
+    return groups.state_partitions(
         group_id, known.initializing, known.initialized, _named(groups, known.deleting)
     )
 
@@ -156,7 +155,7 @@ def complete(groups: ShareGroups, begun: Initialization) -> list[CoordinatorReco
     if known is None or not done:
         return []
     return [
-        records.state_partitions(
+        groups.state_partitions(
             group_id,
             _without(known.initializing, done),
             _combine(known.initialized, done),
@@ -174,7 +173,7 @@ def give_up(groups: ShareGroups, begun: Initialization) -> list[CoordinatorRecor
     if known is None or not failed:
         return []
     return [
-        records.state_partitions(
+        groups.state_partitions(
             group_id,
             _without(known.initializing, failed),
             known.initialized,
@@ -209,15 +208,15 @@ def forget_topics(groups: ShareGroups, topic_ids: Iterable[Uuid]) -> list[Coordi
     """Return the records of the share partitions without those of deleted topics."""
     deleted = frozenset(topic_ids)
     output = []
-    for group_id, group in groups.by_id.items():
+    for group in groups.all():
         known = group.state_partitions
         if known is None:
             continue
         if deleted.isdisjoint((*known.initializing, *known.initialized, *known.deleting)):
             continue
         output.append(
-            records.state_partitions(
-                group_id,
+            groups.state_partitions(
+                group.group_id,
                 {key: one for key, one in known.initializing.items() if key not in deleted},
                 {key: one for key, one in known.initialized.items() if key not in deleted},
                 _named(groups, known.deleting - deleted),

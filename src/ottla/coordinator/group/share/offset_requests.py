@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.coordinator.group.share import offsets
+from ottla.coordinator.group.share.group import ShareGroup
 from ottla.coordinator.runtime.log_errors import full_error_text, operation_error
 from ottla.coordinator.runtime.result import Result
 from ottla.errors import ErrorCode, KafkaError
@@ -58,8 +59,8 @@ class ShareOffsetRequests:
         """Return the share partitions of a group that have a state; none without a group."""
 
         def read(shard: GroupShard, epoch: int) -> dict[Uuid, list[int]]:
-            group = shard.share.by_id.get_at(group_id, epoch)
-            if group is None:
+            group = shard.groups.by_id.get_at(group_id, epoch)
+            if type(group) is not ShareGroup:
                 return {}
             known = group.state_partitions_at(epoch).initialized
             return {topic_id: sorted(one.partitions) for topic_id, one in known.items()}

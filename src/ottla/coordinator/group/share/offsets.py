@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ottla.coordinator.group.share.group import ShareGroup
-    from ottla.coordinator.group.share.groups import ShareGroups
+    from ottla.coordinator.group.share.kind import ShareGroups
     from ottla.coordinator.runtime import CoordinatorRecord
     from ottla.protocol.apis.alter_share_group_offsets import AlterShareGroupOffsetsRequest
     from ottla.protocol.apis.delete_share_group_offsets import DeleteShareGroupOffsetsRequest

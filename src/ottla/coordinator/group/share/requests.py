@@ -8,10 +8,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from ottla.coordinator.group.share import describe, heartbeat, initialization
+from ottla.coordinator.group import dispatch
+from ottla.coordinator.group.share import initialization
+from ottla.coordinator.group.share.kind import ShareGroups
 from ottla.coordinator.group.share.validation import check_request
 from ottla.coordinator.runtime.answers import recover
-from ottla.coordinator.runtime.log_errors import describe_error, error_text, operation_error
+from ottla.coordinator.runtime.log_errors import error_text, operation_error
 from ottla.coordinator.runtime.result import Result
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.initialize_share_group_state import InitializeShareGroupStateRequest
@@ -74,29 +76,21 @@ class ShareGroupRequests:
                 self.initialize(done.initialization)
             return done.response
 
-        def apply(shard: GroupShard) -> Result[Heartbeat]:
-            group_id = request.group_id
-            if shard.share.find(group_id) is None and shard.groups.find(group_id) is not None:
-                text = f"Group {group_id} is not a share group."
-                raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text)
-            return heartbeat.heartbeat(shard.share, request, context)
-
         try:
             check_request(request)
         except KafkaError as error:
             return Pending.of(refuse(error))
-        pending = self._runtime.write(self._partition_for(request.group_id), apply)
+        pending = self._runtime.write(
+            self._partition_for(request.group_id),
+            lambda shard: dispatch.share_heartbeat(shard.groups, request, context),
+        )
         return recover(pending.then(answered), refuse)
 
     def describe(
         self, request: ShareGroupDescribeRequest, _context: RequestContext
     ) -> Pending[ShareGroupDescribeResponse]:
         """Describe share groups."""
-        described = self._descriptions.describe(
-            request.group_ids,
-            describe.begin,
-            lambda name, error: describe.refused(name, describe_error(name, error)),
-        )
+        described = self._descriptions.describe_kind(request.group_ids, ShareGroups)
         return described.then(lambda groups: ShareGroupDescribeResponse(groups=groups))
 
     def initialize(self, begun: Initialization) -> Pending[InitializeShareGroupStateResponse]:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.coordinator.group.begun import Begun, begin_of_kind
+from ottla.coordinator.group.group import Description
 from ottla.coordinator.group.streams.tasks import Tasks, without_epochs
 from ottla.protocol.apis import streams_group_describe as api
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ottla.coordinator.group.groups import Groups
     from ottla.coordinator.group.streams.configuration import ConfiguredTopology, InternalTopic
     from ottla.coordinator.group.streams.group import StreamsGroup
     from ottla.coordinator.group.streams.member import StreamsMember
@@ -25,18 +24,6 @@ if TYPE_CHECKING:
 
 DescribedGroup = api.StreamsGroupDescribeResponse.DescribedGroup
 _Subtopology = DescribedGroup.Topology.Subtopology
-
-
-def begin(groups: Groups, group_id: str, epoch: int) -> Begun[DescribedGroup]:
-    """Describe a streams group as of an epoch; see `begin_of_kind`."""
-    return begin_of_kind(
-        groups,
-        groups.streams,
-        group_id,
-        epoch,
-        describe=_begin,
-        refuse=undescribed,
-    )
 
 
 def undescribed(group_id: str, code: ErrorCode, text: str | None = None) -> DescribedGroup:
@@ -52,7 +39,8 @@ def undescribed(group_id: str, code: ErrorCode, text: str | None = None) -> Desc
     )
 
 
-def _begin(group: StreamsGroup, epoch: int) -> Begun[DescribedGroup]:
+def describe(group: StreamsGroup, epoch: int) -> Description[DescribedGroup]:
+    """Describe a group in the log's state of an epoch."""
     group_epoch, assignment_epoch = group.epochs_at(epoch)
     members, target = list(group.members.at(epoch).values()), dict(group.target.at(epoch))
     described = DescribedGroup(
@@ -63,7 +51,9 @@ def _begin(group: StreamsGroup, epoch: int) -> Begun[DescribedGroup]:
         topology=_topology(group, epoch),
         members=[],
     )
-    return Begun(described, (_member(one, target.get(one.member_id) or Tasks()) for one in members))
+    return Description(
+        described, (_member(one, target.get(one.member_id) or Tasks()) for one in members)
+    )
 
 
 def _topology(group: StreamsGroup, epoch: int) -> DescribedGroup.Topology | None:

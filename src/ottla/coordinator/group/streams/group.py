@@ -8,7 +8,6 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from ottla.coordinator.group.group import GroupType
 from ottla.coordinator.group.member_group import MemberGroup, Owners
 from ottla.coordinator.group.streams.member import StreamsMember
 from ottla.coordinator.group.streams.tasks import Tasks
@@ -57,7 +56,7 @@ class StreamsGroup(MemberGroup[StreamsMember, Tasks]):
     they were listed last.
     """
 
-    group_type = GroupType.STREAMS
+    group_type = "Streams"
     protocol_type: str | None = STREAMS_PROTOCOL_TYPE
 
     def __init__(self, group_id: str, registry: SnapshotRegistry) -> None:

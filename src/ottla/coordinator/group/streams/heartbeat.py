@@ -9,14 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.coordinator.group.consumer.subscription import metadata_hash
-from ottla.coordinator.group.streams import endpoints, leave, records, timeouts, topology
+from ottla.coordinator.group.streams import endpoints, topology
 from ottla.coordinator.group.streams.configuration import ConfiguredTopology, configure
 from ottla.coordinator.group.streams.group import NOT_VALIDATED
 from ottla.coordinator.group.streams.member import JOIN_EPOCH, Endpoint, StreamsMember
 from ottla.coordinator.group.streams.reconcile import StreamsReconciliation
 from ottla.coordinator.group.streams.status import Status
-from ottla.coordinator.group.streams.target import STANDBY_REPLICAS, Assignment
+from ottla.coordinator.group.streams.target import (
+    STANDBY_REPLICAS,
+    Assignment,
+    delay_first_assignment,
+)
 from ottla.coordinator.group.streams.tasks import Tasks, task_map, without_epochs
 from ottla.coordinator.group.streams.validation import check_epoch, check_size, check_tasks
 from ottla.coordinator.runtime import CoordinatorRecord, Result
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
     from ottla.coordinator.group.context import RequestContext
     from ottla.coordinator.group.streams.configuration import InternalTopic
     from ottla.coordinator.group.streams.group import StreamsGroup
-    from ottla.coordinator.group.streams.groups import StreamsGroups
+    from ottla.coordinator.group.streams.kind import StreamsGroups
     from ottla.coordinator.group.streams.tasks import TaskMap
     from ottla.coordinator.group.streams.topology import StreamsTopology
 
@@ -67,7 +70,7 @@ def heartbeat(
     """Apply a heartbeat whose request is valid."""
     group_id = request.group_id
     if request.member_epoch < JOIN_EPOCH:
-        result = leave.leave(groups, request)
+        result = _leave(groups, request)
         return Result(HeartbeatResult(result.response, {}), result.records)
     is_joining = request.member_epoch == JOIN_EPOCH
     group = (groups.find(group_id) or groups.new(group_id)) if is_joining else groups.get(group_id)
@@ -78,11 +81,11 @@ def heartbeat(
     updated = _with_request(member, request, context)
     if updated != member:
         call.has_changed = True
-        call.records.append(records.member_metadata(group_id, updated))
+        call.records.append(groups.member_metadata(group_id, updated))
     topology_now = _update_topology(call, updated)
     configured = _update_group(call, topology_now)
     if group.is_empty:
-        timeouts.delay_first_assignment(groups, group_id)
+        delay_first_assignment(groups, group_id)
     reconciled = _assign(call, updated, configured)
     if request.shutdown_application and group.shutdown_member_id is None:
         group.shutdown_member_id = request.member_id
@@ -145,7 +148,7 @@ def _update_topology(call: _Call, member: StreamsMember) -> StreamsTopology:
         if sent is None:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         value = topology.to_record(sent)
-        call.records.append(records.topology(call.group.group_id, value))
+        call.records.append(call.groups.topology(call.group.group_id, value))
         return topology.from_record(value)
     if sent is not None and known.epoch <= sent.epoch:
         new = topology.from_record(topology.to_record(sent))
@@ -178,7 +181,7 @@ def _update_group(call: _Call, topology_now: StreamsTopology) -> ConfiguredTopol
     if call.has_changed:
         epoch += 1
         call.records.append(
-            records.group_epoch(group.group_id, epoch, new_hash, validated_epoch, configs)
+            groups.group_epoch(group.group_id, epoch, new_hash, validated_epoch, configs)
         )
         groups.rebalances += 1
     group.fresh_epoch = epoch
@@ -191,7 +194,7 @@ def _configure(call: _Call, topology_now: StreamsTopology) -> tuple[int, Configu
     if group.topology is not None and group.configured is not None and group.is_fresh:
         return group.metadata_hash, group.configured
     names = topology_now.required_topics
-    new_hash = metadata_hash(groups.consumer, names)
+    new_hash = groups.hashes.of(names)
     has_new_hash = new_hash != group.metadata_hash
     call.has_changed |= has_new_hash
     if group.topology is None or group.configured is None or has_new_hash:
@@ -213,8 +216,8 @@ def _assign(call: _Call, updated: StreamsMember, configured: ConfiguredTopology)
     ).next_member()
     has_moved = reconciled != updated
     if has_moved:
-        call.records.append(records.current_assignment(group_id, reconciled))
-    timeouts.follow(groups, group_id, reconciled, has_moved=has_moved)
+        call.records.append(groups.current_assignment(group_id, reconciled))
+    groups.follow(group_id, reconciled, has_moved=has_moved)
     return reconciled
 
 
@@ -264,3 +267,21 @@ def _task_ids(tasks: TaskMap) -> list[api.TaskIds]:
         api.TaskIds(subtopology_id=key, partitions=list(partitions))
         for key, partitions in sorted(tasks.items())
     ]
+
+
+def _leave(groups: StreamsGroups, request: Request) -> Result[Response]:
+    """Remove a member, which may request that the whole application ends."""
+    group = groups.to_leave(request.group_id)
+    if request.shutdown_application and group.shutdown_member_id is None:
+        group.shutdown_member_id = request.member_id
+    member = group.member(request.member_id)
+    response = Response(
+        member_id=request.member_id,
+        member_epoch=request.member_epoch,
+        heartbeat_interval_ms=0,
+        acceptable_recovery_lag=0,
+        task_offset_interval_ms=0,
+        status=[],
+        endpoint_information_epoch=0,
+    )
+    return Result(response, groups.removal_records(group, member))

@@ -1,6 +1,6 @@
-"""Which member may commit and fetch offsets.
+"""Which member may commit offsets.
 
-Kafka: StreamsGroup.{validateOffsetCommit, createAssignmentEpochValidator, validateOffsetFetch}
+Kafka: StreamsGroup.{validateOffsetCommit, createAssignmentEpochValidator}
 (KIP-1071, KIP-1251).
 """
 
@@ -14,8 +14,7 @@ from ottla.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from ottla.coordinator.group.context import PartitionCheck
     from ottla.coordinator.group.streams.group import StreamsGroup
-    from ottla.coordinator.group.streams.member import StreamsMember
-    from ottla.coordinator.group.streams.topology import StreamsTopology
+    from ottla.types import Uuid
 
 
 def commit_validator(
@@ -37,48 +36,22 @@ def commit_validator(
     if member_epoch == member.member_epoch:
         return None
     if member_epoch > member.member_epoch:
-        raise _stale(
-            f"Received member epoch {member_epoch} is newer than current member epoch "
-            f"{member.member_epoch}."
-        )
+        text = f"is newer than current member epoch {member.member_epoch}."
+        raise group.stale(member, f"Received member epoch {member_epoch} {text}")
     topology = group.topology
     if topology is None:
-        raise _stale("Topology is not available for offset commit validation.")
-    return lambda topic, partition, _topic_id: _check(
-        topology, member, member_epoch, (topic, partition)
-    )
+        raise group.stale(member, "Topology is not available for offset commit validation.")
 
+    def check(topic: str, index: int, _topic_id: Uuid) -> None:
+        subtopology_id = topology.source_topics.get(topic)
+        if subtopology_id is None:
+            raise group.stale(member, f"Topic {topic} is not in the topology.")
+        epoch = member.assignment_epoch(subtopology_id, index)
+        if epoch is None:
+            text = "is not assigned or pending revocation for member."
+            raise group.stale(member, f"Task {subtopology_id}-{index} {text}")
+        if member_epoch < epoch:
+            text = f"is older than assignment epoch {epoch} for task {subtopology_id}-{index}."
+            raise group.stale(member, f"Received member epoch {member_epoch} {text}")
 
-def _check(
-    topology: StreamsTopology, member: StreamsMember, member_epoch: int, partition: tuple[str, int]
-) -> None:
-    topic, index = partition
-    subtopology_id = topology.source_topics.get(topic)
-    if subtopology_id is None:
-        raise _stale(f"Topic {topic} is not in the topology.")
-    epoch = member.assignment_epoch(subtopology_id, index)
-    if epoch is None:
-        raise _stale(
-            f"Task {subtopology_id}-{index} is not assigned or pending revocation for member."
-        )
-    if member_epoch < epoch:
-        raise _stale(
-            f"Received member epoch {member_epoch} is older than assignment epoch {epoch} for "
-            f"task {subtopology_id}-{index}."
-        )
-
-
-def check_fetch(group: StreamsGroup, member_id: str | None, member_epoch: int, epoch: int) -> None:
-    """Raise UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH; requests without a member pass."""
-    if member_id is None and member_epoch < 0:
-        return
-    member = group.member_at(member_id, epoch)
-    if member_epoch != member.member_epoch:
-        raise _stale(
-            f"The received member epoch {member_epoch} does not match the expected member epoch "
-            f"{member.member_epoch}."
-        )
-
-
-def _stale(text: str) -> KafkaError:
-    return KafkaError(ErrorCode.STALE_MEMBER_EPOCH, text)
+    return check

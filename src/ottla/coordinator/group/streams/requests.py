@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.coordinator.group import conversion
-from ottla.coordinator.group.streams import describe
+from ottla.coordinator.group import dispatch
 from ottla.coordinator.group.streams.heartbeat import HeartbeatResult
+from ottla.coordinator.group.streams.kind import StreamsGroups
 from ottla.coordinator.group.streams.validation import check_request
 from ottla.coordinator.runtime.answers import recover
-from ottla.coordinator.runtime.log_errors import describe_error, error_text, operation_error
+from ottla.coordinator.runtime.log_errors import error_text, operation_error
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.streams_group_describe import (
     StreamsGroupDescribeRequest,
@@ -78,7 +78,7 @@ class StreamsRequests:
             return Pending.of(refuse(error))
         pending = self._runtime.write(
             self._partition_for(request.group_id),
-            lambda shard: conversion.streams_heartbeat_of(shard.groups, request, context),
+            lambda shard: dispatch.streams_heartbeat(shard.groups, request, context),
         )
         return recover(pending, refuse)
 
@@ -86,9 +86,5 @@ class StreamsRequests:
         self, request: StreamsGroupDescribeRequest
     ) -> Pending[StreamsGroupDescribeResponse]:
         """Describe streams groups."""
-        described = self._descriptions.describe(
-            request.group_ids,
-            describe.begin,
-            lambda name, error: describe.undescribed(name, describe_error(name, error)),
-        )
+        described = self._descriptions.describe_kind(request.group_ids, StreamsGroups)
         return described.then(lambda groups: StreamsGroupDescribeResponse(groups=groups))

@@ -1,7 +1,8 @@
 """The target assignment of a group: what each member should run in the end.
 
 Kafka: org.apache.kafka.coordinator.group.streams.TargetAssignmentBuilder,
-GroupMetadataManager.maybeUpdateStreamsTargetAssignment (KIP-1071, KIP-1263).
+GroupMetadataManager.{maybeUpdateStreamsTargetAssignment, computeDelayedTargetAssignment}
+(KIP-1071, KIP-1263).
 """
 
 from __future__ import annotations
@@ -11,16 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.group import slices
 from ottla.coordinator.group.slices import SLICE, is_due
-from ottla.coordinator.group.streams import records
 from ottla.coordinator.group.streams.assignors import sticky
 from ottla.coordinator.group.streams.assignors.spec import (
     MemberSpec,
     StreamsAssignorInput,
     SubtopologySpec,
 )
-from ottla.coordinator.group.streams.groups import initial_delay_key
 from ottla.coordinator.group.streams.tasks import Tasks
-from ottla.coordinator.runtime.java_hash import in_hash_map_order
+from ottla.coordinator.runtime.result import Result, empty_result
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from ottla.coordinator.group.slices import Slices, Steps
     from ottla.coordinator.group.streams.configuration import ConfiguredTopology
     from ottla.coordinator.group.streams.group import StreamsGroup
-    from ottla.coordinator.group.streams.groups import StreamsGroups
+    from ottla.coordinator.group.streams.kind import StreamsGroups
     from ottla.coordinator.group.streams.member import StreamsMember
     from ottla.coordinator.runtime import CoordinatorRecord
 
@@ -68,9 +67,8 @@ class Assignment:
         last = Target(group.assignment_epoch, self._last_tasks())
         if group.assignment_epoch >= self.group_epoch:
             return last
-        now_ms = groups.clock.now_ms()
         interval_ms = groups.settings(group.group_id).assignment_interval_ms
-        if not is_due(group.assignment_timestamp_ms, interval_ms, now_ms):
+        if not is_due(group.assignment_timestamp_ms, interval_ms, groups.clock.now_ms()):
             return Target(last.epoch, last.tasks, _INTERVAL)
         if slices.is_large(group) and (group.assignment_timestamp_ms or self.member is None):
             slices.run(groups.timers, _key(group.group_id), self._in_slices())
@@ -79,12 +77,7 @@ class Assignment:
         if self.member is not None:
             members[self.member.member_id] = self.member
         target = slices.finish(self._compute(members))
-        output += [
-            records.target_member(group.group_id, member_id, target[member_id])
-            for member_id in in_hash_map_order(target)
-            if group.target.get(member_id) != target[member_id]
-        ]
-        output.append(records.target_epoch(group.group_id, self.group_epoch, now_ms))
+        output += groups.target_records(group, target, self.group_epoch)
         own = Tasks() if self.member is None else target[self.member.member_id]
         return Target(self.group_epoch, own)
 
@@ -94,7 +87,7 @@ class Assignment:
         if groups.find(group.group_id) is not group or is_stale:
             return
         steps = self._compute(dict(group.members))
-        yield from slices.write_target(groups, group, steps, records)
+        yield from groups.write_target(group, steps)
 
     def _last_tasks(self) -> Tasks:
         found: Tasks | None = None
@@ -117,6 +110,30 @@ class Assignment:
         }
         replicas = int(self.configs.get(STANDBY_REPLICAS, "0"))
         return (yield from sticky.assign(StreamsAssignorInput(specs, subtopologies, replicas)))
+
+
+def initial_delay_key(group_id: str) -> Hashable:
+    """Return the key of the timer that delays the first assignment."""
+    return "streams-initial-rebalance", group_id
+
+
+def delay_first_assignment(groups: StreamsGroups, group_id: str) -> None:
+    """Wait for more members before the tasks of an empty group are assigned."""
+    delay_ms = groups.settings(group_id).initial_rebalance_delay_ms
+    key = initial_delay_key(group_id)
+    if delay_ms > 0 and key not in groups.timers:
+        groups.timers.schedule(key, delay_ms, lambda: _assign(groups, group_id))
+
+
+def _assign(groups: StreamsGroups, group_id: str) -> Result[None]:
+    group = groups.find(group_id)
+    if group is None or group.is_empty or group.configured is None:
+        return empty_result()
+    result = Result(None)
+    Assignment(groups, group, group.epoch, group.configured, group.assignment_configs).update(
+        result.records
+    )
+    return result
 
 
 def _key(group_id: str) -> Hashable:

@@ -1,0 +1,151 @@
+"""Requests of each protocol, by the kind of the group: one look-up decides who answers.
+
+A group changes its kind where an empty one is joined by another protocol, and by online migration.
+
+Kafka: GroupMetadataManager.{getOrMaybeCreateConsumerGroup, getOrCreateStreamsGroup,
+getOrMaybeCreateShareGroup, maybeDeleteEmptyClassicGroup, classicGroupJoin, classicGroupSync,
+classicGroupHeartbeat, classicGroupLeave}.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.coordinator.group.classic import join as classic_join
+from ottla.coordinator.group.classic import membership
+from ottla.coordinator.group.classic import sync as classic_sync
+from ottla.coordinator.group.classic.group import ClassicGroup
+from ottla.coordinator.group.consumer import heartbeat as consumer
+from ottla.coordinator.group.consumer.group import ConsumerGroup
+from ottla.coordinator.group.consumer.member import JOIN_EPOCH
+from ottla.coordinator.group.migration import join as member_join
+from ottla.coordinator.group.migration import session
+from ottla.coordinator.group.migration.upgrade import upgrade
+from ottla.coordinator.group.share import heartbeat as share
+from ottla.coordinator.group.share.group import ShareGroup
+from ottla.coordinator.group.streams import heartbeat as streams
+from ottla.coordinator.group.streams.group import StreamsGroup
+from ottla.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.coordinator.group.classic.join_call import Join
+    from ottla.coordinator.group.context import RequestContext
+    from ottla.coordinator.group.groups import AnyGroup, Groups
+    from ottla.coordinator.runtime import Result
+    from ottla.protocol.apis.consumer_group_heartbeat import (
+        ConsumerGroupHeartbeatRequest,
+        ConsumerGroupHeartbeatResponse,
+    )
+    from ottla.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
+    from ottla.protocol.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse
+    from ottla.protocol.apis.share_group_heartbeat import ShareGroupHeartbeatRequest
+    from ottla.protocol.apis.streams_group_heartbeat import StreamsGroupHeartbeatRequest
+    from ottla.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
+    from ottla.purgatory.pending import Pending
+
+
+# ---------------------------------------------------------------- heartbeats with epochs
+
+
+def consumer_heartbeat(
+    groups: Groups, request: ConsumerGroupHeartbeatRequest, context: RequestContext
+) -> Result[ConsumerGroupHeartbeatResponse]:
+    """Apply a ConsumerGroupHeartbeat; a classic group becomes a consumer group where it joins."""
+    group = groups.find(request.group_id)
+    if not isinstance(group, ClassicGroup):
+        if group is not None and type(group) is not ConsumerGroup:
+            raise _other_kind(request.group_id, "consumer")
+        return consumer.heartbeat(groups.consumer, request, context)
+    if request.member_epoch != JOIN_EPOCH:
+        raise _other_kind(request.group_id, "consumer")
+    if group.is_empty:
+        result = consumer.heartbeat(groups.consumer, request, context)
+        result.records[:0] = groups.tombstones(group)
+        return result
+    upgraded, written = upgrade(groups, group)
+    result = consumer.heartbeat(groups.consumer, request, context, upgraded)
+    result.records[:0] = written
+    result.on_commit = lambda _offset: groups.classic.discard(group)
+    return result
+
+
+def streams_heartbeat(
+    groups: Groups, request: StreamsGroupHeartbeatRequest, context: RequestContext
+) -> Result[streams.HeartbeatResult]:
+    """Apply a StreamsGroupHeartbeat; an empty classic group becomes a streams group."""
+    group = groups.find(request.group_id)
+    is_replaced = (
+        isinstance(group, ClassicGroup) and group.is_empty and request.member_epoch == JOIN_EPOCH
+    )
+    if group is not None and type(group) is not StreamsGroup and not is_replaced:
+        raise _other_kind(request.group_id, "streams")
+    result = streams.heartbeat(groups.streams, request, context)
+    if group is not None and is_replaced:
+        result.records[:0] = groups.tombstones(group)
+    return result
+
+
+def share_heartbeat(
+    groups: Groups, request: ShareGroupHeartbeatRequest, context: RequestContext
+) -> Result[share.Heartbeat]:
+    """Apply a ShareGroupHeartbeat."""
+    group = groups.find(request.group_id)
+    if group is not None and type(group) is not ShareGroup:
+        raise _other_kind(request.group_id, "share")
+    return share.heartbeat(groups.share, request, context)
+
+
+def _other_kind(group_id: str, kind: str) -> KafkaError:
+    return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a {kind} group.")
+
+
+# ---------------------------------------------------------------- the classic protocol
+
+
+def join(groups: Groups, call: Join) -> Result[None]:
+    """Apply a JoinGroup; an empty consumer or streams group becomes a classic group."""
+    group = groups.find(call.request.group_id)
+    if group is None or isinstance(group, ClassicGroup):
+        return classic_join.join(groups.classic, call)
+    if isinstance(group, ConsumerGroup) and not group.is_empty:
+        return member_join.join(groups, group, call)
+    if not group.has_offsets:
+        return call.refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, call.request.member_id)
+    if not group.is_empty:
+        return call.refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
+    result = classic_join.join(groups.classic, call)
+    result.records[:0] = groups.tombstones(group)
+    return result
+
+
+def sync(
+    groups: Groups, request: SyncGroupRequest, answer: Pending[SyncGroupResponse]
+) -> Result[None]:
+    """Apply a SyncGroup."""
+    group = groups.find(request.group_id)
+    if isinstance(group, ConsumerGroup) and not group.is_empty:
+        return session.sync(groups, group, request, answer)
+    return classic_sync.sync(groups.classic, request, answer)
+
+
+def heartbeat(groups: Groups, request: HeartbeatRequest) -> Result[HeartbeatResponse]:
+    """Apply a Heartbeat of the classic protocol."""
+    group = groups.find(request.group_id)
+    if type(group) is ConsumerGroup:
+        return session.heartbeat(groups, group, request)
+    return membership.heartbeat(groups.classic, _classic(group, request.group_id), request)
+
+
+def leave(groups: Groups, request: LeaveGroupRequest) -> Result[LeaveGroupResponse]:
+    """Apply a LeaveGroup."""
+    group = groups.find(request.group_id)
+    if type(group) is ConsumerGroup:
+        return session.leave(groups, group, request)
+    return membership.leave(groups.classic, _classic(group, request.group_id), request)
+
+
+def _classic(group: AnyGroup | None, group_id: str) -> ClassicGroup:
+    """Return a group whose members use the classic protocol; raises UNKNOWN_MEMBER_ID."""
+    if type(group) is not ClassicGroup:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Group {group_id} not found.")
+    return group

@@ -1,0 +1,274 @@
+"""Streams groups (KIP-1071): their records and their replay.
+
+Kafka: the streams part of org.apache.kafka.coordinator.group.GroupMetadataManager,
+org.apache.kafka.coordinator.group.streams.StreamsCoordinatorRecordHelpers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.coordinator.group.config import StreamsGroupConfig
+from ottla.coordinator.group.group_kind import (
+    GroupEnvironment,
+    GroupKind,
+    RecordType,
+    with_epochs,
+)
+from ottla.coordinator.group.streams import describe
+from ottla.coordinator.group.streams.group import NOT_VALIDATED, StreamsGroup, StreamsState
+from ottla.coordinator.group.streams.member import Endpoint, StreamsMember, StreamsMemberState
+from ottla.coordinator.group.streams.tasks import AssignedTasks, Tasks, task_map
+from ottla.coordinator.group.streams.topology import from_record
+from ottla.coordinator.runtime import CoordinatorRecord
+from ottla.coordinator.runtime.java_hash import in_hash_map_order
+from ottla.coordinator.runtime.result import Result
+from ottla.protocol.records import streams_group as schemas
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ottla.coordinator.group.group import Description
+    from ottla.coordinator.group.streams.tasks import EpochMap, TaskMap
+
+
+class StreamsGroups(GroupKind[StreamsGroup, StreamsMember, Tasks, StreamsGroupConfig]):
+    """Adds the topology, its validated epoch and the settings of the assignment."""
+
+    name = StreamsGroup.group_type
+    undescribed = staticmethod(describe.undescribed)
+    group_class = StreamsGroup
+    member_class = StreamsMember
+    states = StreamsState
+    epoch_record = RecordType(
+        17, schemas.StreamsGroupMetadataKey, schemas.StreamsGroupMetadataValue
+    )
+    member_record = RecordType(
+        19, schemas.StreamsGroupMemberMetadataKey, schemas.StreamsGroupMemberMetadataValue
+    )
+    target_epoch_record = RecordType(
+        20,
+        schemas.StreamsGroupTargetAssignmentMetadataKey,
+        schemas.StreamsGroupTargetAssignmentMetadataValue,
+    )
+    target_record = RecordType(
+        21,
+        schemas.StreamsGroupTargetAssignmentMemberKey,
+        schemas.StreamsGroupTargetAssignmentMemberValue,
+    )
+    assignment_record = RecordType(
+        22,
+        schemas.StreamsGroupCurrentMemberAssignmentKey,
+        schemas.StreamsGroupCurrentMemberAssignmentValue,
+    )
+    other_records = (
+        RecordType(23, schemas.StreamsGroupTopologyKey, schemas.StreamsGroupTopologyValue),
+    )
+    assignment_fields = (
+        "member_epoch",
+        "previous_member_epoch",
+        "state",
+        "assigned",
+        "pending_revocation",
+    )
+    revoking_state = StreamsMemberState.UNREVOKED_TASKS
+
+    def __init__(self, environment: GroupEnvironment) -> None:
+        super().__init__(environment)
+        self.settings = environment.dependencies.streams_settings
+
+    def describe(self, group: StreamsGroup, epoch: int) -> Description[describe.DescribedGroup]:
+        """Describe a group in the log's state of an epoch."""
+        return describe.describe(group, epoch)
+
+    # ---------------------------------------------------------------- replay
+
+    def apply_epoch(self, group: StreamsGroup, value: Any) -> None:
+        """Apply a group epoch, the topology's validated epoch and the settings."""
+        configs = {config.key: config.value for config in value.last_assignment_configs or ()}
+        group.set_epoch(value.epoch, value.metadata_hash)
+        group.set_validation(value.validated_topology_epoch, configs)
+
+    def apply_other(self, group: StreamsGroup, _key: Any, value: Any, _offset: int) -> None:
+        """Apply a topology."""
+        group.set_topology(None if value is None else from_record(value))
+
+    def read_member(self, value: Any) -> dict[str, Any]:
+        """Return the fields of a member by the record of its metadata."""
+        endpoint = value.user_endpoint
+        return {
+            "instance_id": value.instance_id,
+            "rack_id": value.rack_id,
+            "client_id": value.client_id,
+            "client_host": value.client_host,
+            "rebalance_timeout_ms": value.rebalance_timeout_ms,
+            "topology_epoch": value.topology_epoch,
+            "process_id": value.process_id,
+            "user_endpoint": None if endpoint is None else Endpoint(endpoint.host, endpoint.port),
+            "client_tags": {tag.key: tag.value for tag in value.client_tags},
+        }
+
+    def read_target(self, value: Any) -> Tasks:
+        """Return a target by its record."""
+        return Tasks(
+            _read_ids(value.active_tasks),
+            _read_ids(value.standby_tasks),
+            _read_ids(value.warmup_tasks),
+        )
+
+    def read_assignment(self, value: Any) -> dict[str, Any]:
+        """Return the fields of a member by the record of its assignment."""
+        epoch = value.member_epoch
+        return {
+            "member_epoch": epoch,
+            "previous_member_epoch": value.previous_member_epoch,
+            "state": StreamsMemberState(value.state),
+            "assigned": AssignedTasks(
+                _read_epochs(value.active_tasks, epoch),
+                _read_ids(value.standby_tasks),
+                _read_ids(value.warmup_tasks),
+            ),
+            "pending_revocation": AssignedTasks(
+                _read_epochs(value.active_tasks_pending_revocation, epoch),
+                _read_ids(value.standby_tasks_pending_revocation),
+                _read_ids(value.warmup_tasks_pending_revocation),
+            ),
+        }
+
+    # ---------------------------------------------------------------- records
+
+    def group_epoch(
+        self,
+        group_id: str,
+        epoch: int,
+        metadata_hash: int,
+        validated_epoch: int = NOT_VALIDATED,
+        configs: Mapping[str, str] | None = None,
+    ) -> CoordinatorRecord:
+        """Return the record of a group epoch."""
+        record = super().group_epoch(group_id, epoch, metadata_hash)
+        record.value.validated_topology_epoch = validated_epoch
+        record.value.last_assignment_configs = [
+            schemas.LastAssignmentConfig(key=key, value=value)
+            for key, value in sorted((configs or {}).items())
+        ]
+        return record
+
+    def topology(
+        self, group_id: str, value: schemas.StreamsGroupTopologyValue
+    ) -> CoordinatorRecord:
+        """Return the record of a topology."""
+        return CoordinatorRecord(schemas.StreamsGroupTopologyKey(group_id=group_id), value)
+
+    def member_value(self, member: StreamsMember) -> schemas.StreamsGroupMemberMetadataValue:
+        """Return the value of a member's metadata."""
+        endpoint = member.user_endpoint
+        return schemas.StreamsGroupMemberMetadataValue(
+            instance_id=member.instance_id,
+            rack_id=member.rack_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            topology_epoch=member.topology_epoch,
+            process_id=member.process_id,
+            user_endpoint=None
+            if endpoint is None
+            else schemas.Endpoint(host=endpoint.host, port=endpoint.port),
+            client_tags=[
+                schemas.KeyValue(key=key, value=value)
+                for key, value in sorted(member.client_tags.items())
+            ],
+        )
+
+    def target_value(self, target: Tasks) -> schemas.StreamsGroupTargetAssignmentMemberValue:
+        """Return the value of a target."""
+        return schemas.StreamsGroupTargetAssignmentMemberValue(
+            active_tasks=_written_ids(target.active),
+            standby_tasks=_written_ids(target.standby),
+            warmup_tasks=_written_ids(target.warmup),
+        )
+
+    def assignment_value(
+        self, member: StreamsMember
+    ) -> schemas.StreamsGroupCurrentMemberAssignmentValue:
+        """Return the value of a member's state, epochs and tasks."""
+        assigned, pending = member.assigned, member.pending_revocation
+        return schemas.StreamsGroupCurrentMemberAssignmentValue(
+            member_epoch=member.member_epoch,
+            previous_member_epoch=member.previous_member_epoch,
+            state=int(member.state),
+            active_tasks=_with_epochs(assigned.active),
+            standby_tasks=_without_epochs(assigned.standby),
+            warmup_tasks=_without_epochs(assigned.warmup),
+            active_tasks_pending_revocation=_with_epochs(pending.active),
+            standby_tasks_pending_revocation=_without_epochs(pending.standby),
+            warmup_tasks_pending_revocation=_without_epochs(pending.warmup),
+        )
+
+    def last_tombstones(self, group: StreamsGroup) -> list[CoordinatorRecord]:
+        """Return the records that remove a group without members and target."""
+        topology = schemas.StreamsGroupTopologyKey(group_id=group.group_id)
+        return [*super().last_tombstones(group), CoordinatorRecord(topology)]
+
+    def target_order(self, target: Mapping[str, Tasks]) -> Iterable[str]:
+        """Return the members of a target in the order of Kafka's records."""
+        return in_hash_map_order(target)
+
+    # ---------------------------------------------------------------- members' timers
+
+    def remove(self, group: StreamsGroup, member: StreamsMember) -> Result[None]:
+        """Remove a member whose time is over."""
+        return Result(None, self.removal_records(group, member))
+
+    def removal_records(
+        self, group: StreamsGroup, member: StreamsMember
+    ) -> list[CoordinatorRecord]:
+        """Return the records that remove a member and raise the group epoch; end its timers."""
+        group_id = group.group_id
+        self.cancel_timers(group_id, member.member_id)
+        return [
+            *self.member_tombstones(group_id, member.member_id),
+            self.group_epoch(
+                group_id,
+                group.epoch + 1,
+                group.metadata_hash,
+                group.validated_epoch,
+                group.assignment_configs,
+            ),
+        ]
+
+
+def _read_ids(tasks: list[Any]) -> TaskMap:
+    return task_map((task.subtopology_id, task.partitions) for task in tasks)
+
+
+def _read_epochs(tasks: list[schemas.TaskIdsAndEpochs], member_epoch: int) -> EpochMap:
+    return {
+        task.subtopology_id: with_epochs(task.partitions, task.assignment_epochs, member_epoch)
+        for task in tasks
+    }
+
+
+def _written_ids(tasks: TaskMap) -> list[schemas.TaskIds]:
+    return [
+        schemas.TaskIds(subtopology_id=key, partitions=list(partitions))
+        for key, partitions in sorted(tasks.items())
+    ]
+
+
+def _with_epochs(tasks: EpochMap) -> list[schemas.TaskIdsAndEpochs]:
+    return [
+        schemas.TaskIdsAndEpochs(
+            subtopology_id=key,
+            partitions=sorted(epochs),
+            assignment_epochs=[epochs[partition] for partition in sorted(epochs)],
+        )
+        for key, epochs in sorted(tasks.items())
+    ]
+
+
+def _without_epochs(tasks: TaskMap) -> list[schemas.TaskIdsAndEpochs]:
+    return [
+        schemas.TaskIdsAndEpochs(subtopology_id=key, partitions=list(partitions))
+        for key, partitions in sorted(tasks.items())
+    ]
