@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -9,12 +10,12 @@ import pytest
 
 from ottla.errors import ErrorCode
 from ottla.server.handlers.produce_answers import ReplicationWaits
+from ottla.server.requests.context import Context
 from ottla.types import Node, TopicPartition
 
 if TYPE_CHECKING:
     from ottla.protocol.produce_values import PartitionAnswer
     from ottla.replication.leader_state import LeaderState
-    from ottla.server.requests.context import Context
 
 KEY = TopicPartition("t", 0)
 LEADER = Node(2, "two", 9092, None)
@@ -31,7 +32,9 @@ def context(replica: object, *, fenced: bool = False) -> Context:
     )
     replicas = SimpleNamespace(find=lambda _topic, _index: replica)
     broker = SimpleNamespace(image=image, replicas=replicas)
-    return cast("Context", SimpleNamespace(broker=broker, listener_name="PLAINTEXT"))
+    ctx: Any = SimpleNamespace(broker=broker, listener_name="PLAINTEXT")
+    ctx.current_leader = partial(Context.current_leader, ctx)
+    return cast("Context", ctx)
 
 
 def leader_state() -> LeaderState:

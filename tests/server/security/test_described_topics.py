@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from ottla.errors import ErrorCode
-from ottla.protocol.apis.consumer_group_describe import ConsumerGroupDescribeResponse
-from ottla.protocol.apis.share_group_describe import ShareGroupDescribeResponse
-from ottla.server.handlers.rights.groups import HIDDEN_TEXT, consumer_group_describe
-from ottla.server.handlers.rights.share_groups import share_group_describe
+from ottla.protocol.api_keys import ApiKey, request_class, response_class
+from ottla.server.handlers.groups import HIDDEN_TEXT
+from ottla.server.requests.api import served_apis
 
 HIDDEN = (int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), HIDDEN_TEXT)
 SEEN = (0, None)
@@ -31,12 +30,25 @@ def member(subscribed: str, assigned: str, target: str) -> Any:
     )
 
 
-def described(guard: Any, response: Any, one: Any) -> tuple[int, str | None]:
+def described(key: ApiKey, one: Any) -> tuple[int, str | None]:
     """Return how a client without rights to topics that begin with `x` sees a group."""
-    ctx = SimpleNamespace(authorize=lambda _operation, _kind, name: not name.startswith("x"))
+    api = served_apis()[key]
+    ctx: Any = SimpleNamespace(
+        api=api,
+        api_version=1,
+        authorize=lambda _operation, _kind, name: not name.startswith("x"),
+        broker=SimpleNamespace(
+            image=SimpleNamespace(features=SimpleNamespace(level=lambda _name: 1)),
+            metadata=SimpleNamespace(
+                config=SimpleNamespace(group_coordinator_rebalance_protocols=["consumer"])
+            ),
+        ),
+    )
     group = SimpleNamespace(group_id="g", error_code=0, error_message=None, members=[one])
-    finish = guard(ctx, SimpleNamespace(group_ids=["g"]))
-    (answered,) = finish(response(groups=[group])).groups
+    request: Any = request_class(key)
+    response: Any = response_class(key)
+    decision: Any = api.right(ctx, request(group_ids=["g"]))
+    (answered,) = decision.finish(response(groups=[group])).groups
     return answered.error_code, answered.error_message
 
 
@@ -53,7 +65,7 @@ def test_assignments_hide_a_consumer_group(
     topics: tuple[str, str, str], expected: tuple[int, str | None]
 ) -> None:
     """That of now and the target; not a subscription without partitions."""
-    found = described(consumer_group_describe, ConsumerGroupDescribeResponse, member(*topics))
+    found = described(ApiKey.CONSUMER_GROUP_DESCRIBE, member(*topics))
     assert found == expected
 
 
@@ -65,5 +77,5 @@ def test_assignments_hide_a_share_group(
     topics: tuple[str, str, str], expected: tuple[int, str | None]
 ) -> None:
     """Its members have one assignment."""
-    found = described(share_group_describe, ShareGroupDescribeResponse, member(*topics))
+    found = described(ApiKey.SHARE_GROUP_DESCRIBE, member(*topics))
     assert found == expected

@@ -11,7 +11,7 @@ import pytest
 from ottla.errors import KafkaError
 from ottla.metadata.features import GROUP_VERSION, SHARE_VERSION, STREAMS_VERSION
 from ottla.protocol.api_keys import ApiKey, request_class
-from ottla.server.requests.guards import guard_of
+from ottla.server.requests.api import served_apis
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +43,9 @@ def context(key: int, level: Callable[[str], int], asked: list[object]) -> Any:
     broker = SimpleNamespace(
         image=SimpleNamespace(features=features), metadata=SimpleNamespace(config=config)
     )
-    return SimpleNamespace(api_key=key, api_version=0, authorize=authorize, broker=broker)
+    return SimpleNamespace(
+        api=served_apis()[key], api_version=1, authorize=authorize, broker=broker
+    )
 
 
 def request_of(key: int) -> Any:
@@ -61,7 +63,8 @@ def test_rights_come_after_the_feature(feature: str, key: int) -> None:
     """As in Kafka: the handler answers UNSUPPORTED_VERSION to everyone."""
     asked: list[object] = []
     levels = {**dict.fromkeys(APIS, 1), feature: 0}
-    assert guard_of(key)(context(key, levels.__getitem__, asked), request_of(key)) is None
+    right = served_apis()[key].right
+    assert right(context(key, levels.__getitem__, asked), request_of(key)) is None
     assert asked == []
 
 
@@ -76,5 +79,5 @@ def test_the_feature_is_looked_up_once(key: int) -> None:
         return 1
 
     with suppress(KafkaError):
-        guard_of(key)(context(key, level, asked), request_of(key))
+        served_apis()[key].right(context(key, level, asked), request_of(key))
     assert len(looked_up) == 1

@@ -15,11 +15,9 @@ from ottla.protocol.apis.describe_share_group_offsets import (
 )
 from ottla.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from ottla.protocol.produce_values import ProduceValues
-from ottla.server.handlers.rights.groups import offset_fetch
-from ottla.server.handlers.rights.share_groups import describe_share_group_offsets
-from ottla.server.handlers.rights.topics import produce
 from ottla.server.handlers.share import offsets
-from ottla.server.requests.guards import guard_of
+from ottla.server.requests.api import served_apis
+from ottla.server.requests.rights import Reduced
 from ottla.types import ZERO_UUID
 
 COUNT = 400
@@ -71,6 +69,12 @@ def ctx(monkeypatch: pytest.MonkeyPatch) -> Any:
     )
 
 
+def right_of(key: int, ctx: Any) -> Any:
+    """Return the right of an API, for a request of which the context is about."""
+    ctx.api = served_apis()[key]
+    return ctx.api.right
+
+
 def names() -> list[Name]:
     """Return the names of many topics, every second one without a right."""
     return [Name(f"{'x' if number % 2 else 'a'}{number}") for number in range(COUNT)]
@@ -80,27 +84,35 @@ def test_produced_partitions_are_compared_with_no_others(ctx: Any) -> None:
     """Half of them are denied; the others are left in the request, in order."""
     parts: list[Any] = [(name, 0, memoryview(b"")) for name in names()]
     request = ProduceValues(None, 1, 1000, list(parts))
-    produce(ctx, request)
+    reduced = right_of(ApiKey.PRODUCE, ctx)(ctx, request)
     assert Name.compared < COUNT
-    assert request.partitions == parts[::2]
+    assert isinstance(reduced, Reduced)
+    assert reduced.request.partitions == parts[::2]
+    assert request.partitions == parts
 
 
 def test_fetched_topics_are_compared_with_no_others(ctx: Any) -> None:
     """The same for a group's offsets."""
     topics = [FetchTopic(name=name, topic_id=ZERO_UUID, partition_indexes=[0]) for name in names()]
     group = FetchGroup(group_id="g", topics=list(topics))
-    offset_fetch(ctx, OffsetFetchRequest(groups=[group]))
+    request = OffsetFetchRequest(groups=[group])
+    reduced = right_of(ApiKey.OFFSET_FETCH, ctx)(ctx, request)
     assert Name.compared < COUNT
-    assert group.topics == topics[::2]
+    assert isinstance(reduced, Reduced)
+    assert reduced.request.groups[0].topics == topics[::2]
+    assert group.topics == topics
 
 
 def test_topics_of_share_groups_are_compared_with_no_others(ctx: Any) -> None:
     """The same for the offsets of a share group."""
     topics = [ShareTopic(topic_name=name, partitions=[0]) for name in names()]
     group = ShareGroup(group_id="g", topics=list(topics))
-    describe_share_group_offsets(ctx, DescribeShareGroupOffsetsRequest(groups=[group]))
+    request = DescribeShareGroupOffsetsRequest(groups=[group])
+    reduced = right_of(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, ctx)(ctx, request)
     assert Name.compared < COUNT
-    assert group.topics == topics[::2]
+    assert isinstance(reduced, Reduced)
+    assert reduced.request.groups[0].topics == topics[::2]
+    assert group.topics == topics
 
 
 def test_a_group_that_is_named_twice_keeps_no_denied_topic(ctx: Any) -> None:
@@ -117,8 +129,9 @@ def test_a_group_that_is_named_twice_keeps_no_denied_topic(ctx: Any) -> None:
         )
         for topics in requested
     ]
-    finish: Any = offset_fetch(ctx, OffsetFetchRequest(groups=groups))
-    assert [[one.name for one in group.topics or ()] for group in groups] == [[], ["a1"], []]
+    reduced: Any = right_of(ApiKey.OFFSET_FETCH, ctx)(ctx, OffsetFetchRequest(groups=groups))
+    allowed_topics = [group.topics or () for group in reduced.request.groups]
+    assert [[one.name for one in topics] for topics in allowed_topics] == [[], ["a1"], []]
     everything: list[Any] = [
         SimpleNamespace(name=name, topic_id=ZERO_UUID) for name in ("x2", "a2")
     ]
@@ -129,8 +142,7 @@ def test_a_group_that_is_named_twice_keeps_no_denied_topic(ctx: Any) -> None:
             Answered(group_id="g", topics=list(everything)),
         ]
     )
-    assert finish is not None
-    refused, allowed, rest = finish(response).groups
+    refused, allowed, rest = reduced.finish(response).groups
     code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     assert [(one.name, one.partitions[0].error_code) for one in refused.topics] == [("x1", code)]
     assert not allowed.topics
@@ -143,7 +155,8 @@ def test_a_share_group_that_is_named_twice_has_each_refusal_once(ctx: Any) -> No
         ShareGroup(group_id="g", topics=[ShareTopic(topic_name=name, partitions=[0])])
         for name in ("x1", "x2")
     ]
-    finish: Any = describe_share_group_offsets(ctx, DescribeShareGroupOffsetsRequest(groups=groups))
+    request = DescribeShareGroupOffsetsRequest(groups=groups)
+    finish = right_of(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, ctx)(ctx, request).finish
     results = [Described(group_id="g", topics=[]) for _ in groups]
     response = finish(DescribeShareGroupOffsetsResponse(groups=results))
     assert [[one.topic_name for one in group.topics] for group in response.groups] == [
@@ -158,9 +171,8 @@ def test_a_share_group_with_an_error_has_no_refused_topics(ctx: Any) -> None:
     group = ShareGroup(
         group_id="g", topics=[ShareTopic(topic_name=name, partitions=[0]) for name in names]
     )
-    finish: Any = describe_share_group_offsets(
-        ctx, DescribeShareGroupOffsetsRequest(groups=[group])
-    )
+    request = DescribeShareGroupOffsetsRequest(groups=[group])
+    finish = right_of(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, ctx)(ctx, request).finish
     code = int(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     result = Described(group_id="g", topics=[], error_code=code)
     assert finish(DescribeShareGroupOffsetsResponse(groups=[result])).groups[0].topics == []
@@ -171,7 +183,7 @@ def test_a_cluster_without_share_groups_looks_at_no_rights(ctx: Any) -> None:
     ctx.broker.image.features.share_version = 0
     group = ShareGroup(group_id="x", topics=[ShareTopic(topic_name="x1", partitions=[0])])
     request = DescribeShareGroupOffsetsRequest(groups=[group])
-    assert guard_of(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS)(ctx, request) is None
+    assert right_of(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, ctx)(ctx, request) is None
     (answered,) = offsets.describe_share_group_offsets(ctx, request).value.groups
     assert answered.group_id == "x"
     assert answered.error_code == ErrorCode.UNSUPPORTED_VERSION

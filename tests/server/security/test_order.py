@@ -25,8 +25,8 @@ from ottla.protocol.records.principal import DefaultPrincipalData
 from ottla.security.acl import Acl, Operation, PatternType, Permission, ResourceType
 from ottla.security.principal import ANONYMOUS, Principal
 from ottla.server.controller.apis import ControllerApis
+from ottla.server.requests.api import served_apis
 from ottla.server.requests.dispatch import Dispatcher
-from ottla.server.requests.guards import FORWARDED
 from ottla.testing.cluster import Cluster
 from ottla.types import TopicPartition
 from tests.server.security.walked_requests import (
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from ottla.server.node.node import Node
     from ottla.types import Uuid
 
+FORWARDED = {key for key, api in served_apis("controller").items() if api.is_forwarded}
 MALLORY, BOB = Principal("User", "mallory"), Principal("User", "bob")
 OTHER = "everything-of-bob"
 EVENTS = ("open", "import", "socket.", "subprocess.", "os.", "shutil.", "ctypes.")

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.fetch_values import FetchAnswer, FetchedPartition
 from ottla.replication.fetch_session import INITIAL_EPOCH, INVALID_SESSION_ID, CachedPartition
-from ottla.server.handlers.current_leader import current_leader
 from ottla.types import FileSlice
 
 if TYPE_CHECKING:
@@ -299,7 +298,7 @@ class FetchRead(ABC):
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         leader = None
         if code in _LED_ELSEWHERE and version >= _LEADERS_FROM:
-            leader = current_leader(self._ctx, key[1], key[2], replica)
+            leader = self._ctx.current_leader(key[1], key[2], replica)
             if leader is not None:
                 self._leader_ids = (self._leader_ids or set()) | {leader[0]}
         self._replicas.append(replica)

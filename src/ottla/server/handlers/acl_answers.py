@@ -11,7 +11,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.protocol import codec
-from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.apis.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from ottla.protocol.frames import response_header
 from ottla.protocol.primitives import encode_uvarint
@@ -123,7 +122,7 @@ def _tags(version: int) -> bytes:
     return b"\0" if version >= _FLEXIBLE_FROM else b""
 
 
-_by_codec = codec_form(DescribeAclsRequest, ApiKey.DESCRIBE_ACLS)
+_by_codec = codec_form(DescribeAclsRequest)
 
 
 def _write(

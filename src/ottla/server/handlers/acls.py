@@ -13,6 +13,7 @@ from ottla.protocol.apis.create_acls import CreateAclsRequest, CreateAclsRespons
 from ottla.protocol.apis.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from ottla.protocol.apis.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from ottla.purgatory.pending import Pending
+from ottla.security.acl import Operation
 from ottla.server.handlers.acl_answers import (
     FORM,
     EncodedAcls,
@@ -21,8 +22,8 @@ from ottla.server.handlers.acl_answers import (
     Resource,
     encode_all,
 )
-from ottla.server.handlers.refusals import per_item_errors
 from ottla.server.requests.api import handles
+from ottla.server.requests.rights import Right
 
 if TYPE_CHECKING:
     from ottla.protocol.records.metadata import AccessControlEntryRecord
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from ottla.server.requests.context import Context
 
 
-@handles(DescribeAclsRequest, form=FORM)
+@handles(DescribeAclsRequest, right=Right(Operation.DESCRIBE), form=FORM)
 def describe_acls(ctx: Context, request: DescribeAclsRequest) -> Pending[EncodedAcls]:
     """List the entries that match a filter, by resource: there may be 100,000."""
     if ctx.broker.authorizer is None:
@@ -76,30 +77,16 @@ def _entry(acl: Acl) -> Entry:
     )
 
 
-@handles(CreateAclsRequest)
+@handles(CreateAclsRequest, right=Right(Operation.ALTER), forwarded=True)
 def create_acls(ctx: Context, request: CreateAclsRequest) -> Pending[CreateAclsResponse]:
     """Store entries; answered for each entry when they are committed."""
-    response = CreateAclsResponse
-    return per_item_errors(
-        _sent(ctx, request),
-        lambda error: response(
-            results=[response.AclCreationResult(**error) for _ in request.creations]
-        ),
-    )
+    return _sent(ctx, request)
 
 
-@handles(DeleteAclsRequest)
+@handles(DeleteAclsRequest, right=Right(Operation.ALTER), forwarded=True)
 def delete_acls(ctx: Context, request: DeleteAclsRequest) -> Pending[DeleteAclsResponse]:
     """Remove the entries that match filters; answered for each filter when that is committed."""
-    response = DeleteAclsResponse
-    return per_item_errors(
-        _sent(ctx, request),
-        lambda error: response(
-            filter_results=[
-                response.DeleteAclsFilterResult(**error, matching_acls=[]) for _ in request.filters
-            ]
-        ),
-    )
+    return _sent(ctx, request)
 
 
 def _sent(ctx: Context, request: CreateAclsRequest | DeleteAclsRequest) -> Pending[Any]:

@@ -13,6 +13,7 @@ from ottla.errors import ErrorCode
 from ottla.metadata.features import KRAFT_VERSION, SUPPORTED_FEATURES
 from ottla.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.server.requests.api import handles, served_apis
+from ottla.server.requests.rights import EVERYONE
 
 if TYPE_CHECKING:
     from ottla.server.requests.context import Context
@@ -28,7 +29,7 @@ _MAX_SOFTWARE_LENGTH = 128
 _LEGAL_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-@handles(ApiVersionsRequest)
+@handles(ApiVersionsRequest, right=EVERYONE)
 def api_versions(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
     """List the served versions; features from version 3 on."""
     if ctx.api_version >= _CLIENT_SOFTWARE_FROM and not _is_legal(request):
@@ -82,16 +83,4 @@ def _served(listener: str, *, unstable: bool) -> tuple[ApiVersion, ...]:
             max_version=api.highest,
         )
         for key, api in sorted(served_apis(listener, unstable=unstable).items())
-    )
-
-
-def unsupported_version(ctx: Context) -> ApiVersionsResponse:
-    """Answer an unsupported version: in version 0, with the supported range."""
-    return ApiVersionsResponse(
-        error_code=int(ErrorCode.UNSUPPORTED_VERSION),
-        api_keys=[
-            version
-            for version in _served_to(ctx)
-            if version.api_key == ApiVersionsRequest.message_key
-        ],
     )

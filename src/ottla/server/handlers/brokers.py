@@ -12,8 +12,10 @@ from ottla.metadata.features import are_controllers_registered
 from ottla.protocol.apis.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from ottla.protocol.apis.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from ottla.purgatory.pending import Pending
+from ottla.security.acl import Operation
 from ottla.server.requests import operations
 from ottla.server.requests.api import handles
+from ottla.server.requests.rights import Right
 from ottla.types import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -27,7 +29,13 @@ _NODES_FROM = 2
 _ENDPOINT_TYPE_FROM = 1
 
 
-@handles(DescribeClusterRequest)
+def _may_describe_cluster(ctx: Context, request: DescribeClusterRequest) -> None:
+    """ALTER on the cluster at a controller; a broker answers everyone."""
+    if ctx.listener == "controller":
+        Right(Operation.ALTER)(ctx, request)
+
+
+@handles(DescribeClusterRequest, right=_may_describe_cluster)
 def describe_cluster(ctx: Context, request: DescribeClusterRequest) -> DescribeClusterResponse:
     """List the brokers, or on a controller's listener the controllers, of which one is active."""
     own = _CONTROLLERS if ctx.listener == "controller" else _BROKERS
@@ -103,7 +111,7 @@ def _wrong_endpoint(ctx: Context, requested: int, own: int) -> DescribeClusterRe
     )
 
 
-@handles(DescribeQuorumRequest)
+@handles(DescribeQuorumRequest, right=Right(Operation.DESCRIBE), forwarded=True)
 def describe_quorum(
     ctx: Context, request: DescribeQuorumRequest
 ) -> Pending[DescribeQuorumResponse]:

@@ -18,16 +18,18 @@ from ottla.protocol.apis.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from ottla.security.acl import CLUSTER_NAME, Operation, ResourceType
+from ottla.server.handlers.configs import may_use, refuse_resource
 from ottla.server.handlers.own_settings import check_this_node, when_checked
-from ottla.server.handlers.refusals import per_item_errors
 from ottla.server.logging.loggers import DELETE, change_levels
 from ottla.server.requests.api import handles
+from ottla.server.requests.rights import Denied, Reduced, cut, refusing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from ottla.purgatory.pending import Pending
     from ottla.server.requests.context import Context
+    from ottla.server.requests.rights import Decision
 
     Resource = IncrementalAlterConfigsRequest.AlterConfigsResource
 
@@ -36,7 +38,42 @@ Outcome = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 Replaced = AlterConfigsResponse.AlterConfigsResourceResponse
 
 
-@handles(AlterConfigsRequest)
+def _may_alter(ctx: Context, request: Any) -> Decision | None:
+    """ALTER_CONFIGS on each topic or group; for other resources on the cluster.
+
+    A controller's own loggers need CLUSTER_ACTION. The responses keep the order of the request, as
+    Kafka's brokers do.
+    """
+    is_controller = ctx.listener == "controller" and not ctx.is_forwarded
+
+    def is_allowed(resource: Any) -> bool:
+        is_logger = resource.resource_type == ConfigResourceType.BROKER_LOGGER
+        action = is_controller and is_logger
+        return may_use(
+            ctx, Operation.CLUSTER_ACTION if action else Operation.ALTER_CONFIGS, resource
+        )
+
+    refuse = partial(refuse_resource, ctx, request)
+    decision = cut(ctx, request, "resources", is_allowed, refuse)
+    if decision is None:
+        return None
+    places: dict[tuple[int, str], int] = {}
+    for place, resource in enumerate(request.resources):
+        places.setdefault((resource.resource_type, resource.resource_name), place)
+
+    def in_order(answer: Any) -> Any:
+        answer.responses.sort(
+            key=lambda result: places.get((result.resource_type, result.resource_name), len(places))
+        )
+        return answer
+
+    if isinstance(decision, Denied):
+        return Denied(in_order(decision.response))
+    finish = decision.finish
+    return Reduced(decision.request, lambda answer: in_order(finish(answer)))
+
+
+@handles(AlterConfigsRequest, right=_may_alter, forwarded=True)
 def alter_configs(
     ctx: Context, request: AlterConfigsRequest
 ) -> AlterConfigsResponse | Pending[AlterConfigsResponse]:
@@ -52,17 +89,17 @@ def _replace(
         for place, error in refused.items()
     }
     if not own:
-        return _forward_replaced(ctx, request)
+        return ctx.controller.send(request, ctx.requester())
     others = [one for place, one in enumerate(request.resources) if place not in own]
     if not others:
         return AlterConfigsResponse(responses=list(own.values()))
     forwarded = AlterConfigsRequest(resources=others, validate_only=request.validate_only)
-    return _forward_replaced(ctx, forwarded).then(
+    return _forward(ctx, forwarded).then(
         lambda got: AlterConfigsResponse(responses=_merged(request.resources, own, got.responses))
     )
 
 
-@handles(IncrementalAlterConfigsRequest)
+@handles(IncrementalAlterConfigsRequest, right=_may_alter, forwarded=True)
 def incremental_alter_configs(
     ctx: Context, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse | Pending[IncrementalAlterConfigsResponse]:
@@ -78,7 +115,7 @@ def _change(
         for place, error in refused.items()
     } | _loggers(ctx, request)
     if not own:
-        return _forward(ctx, request)
+        return ctx.controller.send(request, ctx.requester())
     others = [one for place, one in enumerate(request.resources) if place not in own]
     if not others:
         return IncrementalAlterConfigsResponse(responses=[own[place] for place in sorted(own)])
@@ -91,7 +128,7 @@ def _change(
         return IncrementalAlterConfigsResponse(responses=responses)
 
     if ctx.listener == "controller":  # as in Kafka, a standby's refusal covers its loggers
-        return _or_failed(request, ctx.controller.send(forwarded, ctx.requester()).then(merged))
+        return ctx.controller.send(forwarded, ctx.requester()).then(merged)
     return _forward(ctx, forwarded).then(merged)
 
 
@@ -121,30 +158,12 @@ def _merged(resources: Sequence[Any], own: Mapping[int, T], answered: Iterable[T
     ]
 
 
-def _forward_replaced(ctx: Context, request: AlterConfigsRequest) -> Pending[AlterConfigsResponse]:
-    return per_item_errors(
-        ctx.controller.send(request, ctx.requester()),
-        lambda error: AlterConfigsResponse(
-            responses=[Replaced(**error, **_named(one)) for one in request.resources]
-        ),
+def _forward(ctx: Context, request: Any) -> Pending[Any]:
+    """Send a part of the request: its refusal must be merged with the rest."""
+    answer: Pending[Any] = refusing(
+        ctx, request, lambda part: ctx.controller.send(part, ctx.requester())
     )
-
-
-def _forward(
-    ctx: Context, request: IncrementalAlterConfigsRequest
-) -> Pending[IncrementalAlterConfigsResponse]:
-    return _or_failed(request, ctx.controller.send(request, ctx.requester()))
-
-
-def _or_failed(
-    request: IncrementalAlterConfigsRequest, answer: Pending[IncrementalAlterConfigsResponse]
-) -> Pending[IncrementalAlterConfigsResponse]:
-    return per_item_errors(
-        answer,
-        lambda error: IncrementalAlterConfigsResponse(
-            responses=[Outcome(**error, **_named(one)) for one in request.resources]
-        ),
-    )
+    return answer
 
 
 def _error(error: KafkaError) -> dict[str, Any]:

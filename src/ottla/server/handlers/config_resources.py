@@ -13,7 +13,9 @@ from ottla.protocol.apis.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
+from ottla.security.acl import Operation
 from ottla.server.requests.api import handles
+from ottla.server.requests.rights import Right
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +28,7 @@ _STORED = (ConfigResourceType.GROUP, ConfigResourceType.CLIENT_METRICS)
 """Resource types that are listed only if they have settings."""
 
 
-@handles(ListConfigResourcesRequest)
+@handles(ListConfigResourcesRequest, right=Right(Operation.DESCRIBE_CONFIGS))
 def list_config_resources(
     ctx: Context, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:

@@ -5,7 +5,8 @@ Kafka: kafka.server.ConfigHelper, KafkaApis.handleDescribeConfigsRequest.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from ottla.config.describe import (
     DescribedSetting,
@@ -20,13 +21,17 @@ from ottla.controller.topic_names import check_topic_name
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.resources import ConfigResourceType
 from ottla.protocol.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from ottla.security.acl import CLUSTER_NAME, Operation, ResourceType
 from ottla.server.logging.loggers import logger_levels
 from ottla.server.requests.api import handles
+from ottla.server.requests.refusals import refused
+from ottla.server.requests.rights import cut, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence
 
     from ottla.server.requests.context import Context
+    from ottla.server.requests.rights import Decision
 
     Resource = DescribeConfigsRequest.DescribeConfigsResource
 
@@ -36,7 +41,39 @@ _DESCRIBABLE = frozenset(int(kind) for kind in ConfigResourceType if kind)
 _OF_BROKERS = (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
 
 
-@handles(DescribeConfigsRequest)
+_CLUSTER = (ResourceType.CLUSTER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+_RESOURCES = {
+    int(ConfigResourceType.TOPIC): (ResourceType.TOPIC, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+    int(ConfigResourceType.GROUP): (ResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED),
+}
+"""Those with rights of their own; others are parts of the cluster."""
+
+
+def may_use(ctx: Context, operation: Operation, resource: Any) -> bool:
+    """Whether the client may do this with the settings of a resource."""
+    kind, _ = _RESOURCES.get(resource.resource_type, _CLUSTER)
+    name = CLUSTER_NAME if kind is ResourceType.CLUSTER else resource.resource_name
+    return ctx.authorize(operation, kind, name)
+
+
+def refuse_resource(ctx: Context, request: Any, resource: Any) -> Any:
+    """Return the result of a resource for which the client has no right."""
+    _, code = _RESOURCES.get(resource.resource_type, _CLUSTER)
+    return refusal(ctx, request, "resources", code)(resource)
+
+
+def _may_describe(ctx: Context, request: DescribeConfigsRequest) -> Decision | None:
+    """DESCRIBE_CONFIGS on each topic or group; for other resources on the cluster."""
+    return cut(
+        ctx,
+        request,
+        "resources",
+        partial(may_use, ctx, Operation.DESCRIBE_CONFIGS),
+        partial(refuse_resource, ctx, request),
+    )
+
+
+@handles(DescribeConfigsRequest, right=_may_describe)
 def describe_configs(ctx: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     """Describe each resource's settings: value, source, synonyms.
 
@@ -44,27 +81,12 @@ def describe_configs(ctx: Context, request: DescribeConfigsRequest) -> DescribeC
     and one request may name a resource several times.
     """
     if any(one.resource_type not in _DESCRIBABLE for one in request.resources):
-        return _refuse(request)
+        error = KafkaError(ErrorCode.INVALID_REQUEST)  # one of them has an unknown type
+        response: DescribeConfigsResponse = refused(request, error, ctx.api_version)
+        return response
     shared: dict[Hashable, list[ResourceResult]] = {}
     return DescribeConfigsResponse(
         results=[_describe(ctx, request, resource, shared) for resource in request.resources]
-    )
-
-
-def _refuse(request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    """Refuse all resources: one of them has an unknown type."""
-    error = KafkaError(ErrorCode.INVALID_REQUEST)
-    return DescribeConfigsResponse(
-        results=[
-            Result(
-                error_code=int(error.code),
-                error_message=error.message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-                configs=[],
-            )
-            for resource in request.resources
-        ]
     )
 
 

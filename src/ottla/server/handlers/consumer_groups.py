@@ -6,10 +6,9 @@ coordinator.group.consumer.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla.coordinator.group.consumer.describe import undescribed
-from ottla.coordinator.group.context import RequestContext
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -21,24 +20,42 @@ from ottla.protocol.apis.consumer_group_heartbeat import (
 )
 from ottla.purgatory.pending import Pending
 from ottla.security.acl import Operation, ResourceType
-from ottla.server.handlers.groups import has_consumer_groups
+from ottla.server.handlers.groups import MEMBER, EachDescribed, group_context, has_consumer_groups
 from ottla.server.requests.api import handles
 from ottla.server.requests.operations import with_group_operations
+from ottla.server.requests.refusals import refused_without_text
+from ottla.server.requests.rights import Denied
 
 if TYPE_CHECKING:
     from ottla.server.requests.context import Context
 
+DescribedGroup = ConsumerGroupDescribeResponse.DescribedGroup
 
-def _context(ctx: Context) -> RequestContext:
-    return RequestContext(
-        ctx.client_id,
-        ctx.client_host,
-        ctx.api_version,
-        lambda name: ctx.is_allowed(Operation.DESCRIBE, ResourceType.TOPIC, name),
+
+def subscribed_topics(ctx: Context, request: Any) -> Denied | None:
+    """DESCRIBE on every topic to which the member subscribes."""
+    names = request.subscribed_topic_names or ()
+    if all(ctx.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name) for name in names):
+        return None
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return Denied(refused_without_text(request, code, ctx.api_version))
+
+
+def _assigned_topics(group: DescribedGroup) -> list[str]:
+    """Return the topics of members' assignments, those of now and the targets."""
+    return sorted(
+        {
+            topic.topic_name
+            for member in group.members
+            for assignment in (member.assignment, member.target_assignment)
+            for topic in assignment.topic_partitions
+        }
     )
 
 
-@handles(ConsumerGroupHeartbeatRequest)
+@handles(
+    ConsumerGroupHeartbeatRequest, right=(MEMBER, subscribed_topics), is_enabled=has_consumer_groups
+)
 def consumer_group_heartbeat(
     ctx: Context, request: ConsumerGroupHeartbeatRequest
 ) -> Pending[ConsumerGroupHeartbeatResponse]:
@@ -51,10 +68,14 @@ def consumer_group_heartbeat(
                 heartbeat_interval_ms=0,
             )
         )
-    return ctx.broker.groups.consumer_group_heartbeat(request, _context(ctx))
+    return ctx.broker.groups.consumer_group_heartbeat(request, group_context(ctx))
 
 
-@handles(ConsumerGroupDescribeRequest)
+@handles(
+    ConsumerGroupDescribeRequest,
+    right=EachDescribed(_assigned_topics, "that its members are assigned"),
+    is_enabled=has_consumer_groups,
+)
 def consumer_group_describe(
     ctx: Context, request: ConsumerGroupDescribeRequest
 ) -> Pending[ConsumerGroupDescribeResponse]:
@@ -63,5 +84,5 @@ def consumer_group_describe(
         code = ErrorCode.UNSUPPORTED_VERSION
         groups = [undescribed(name, code) for name in request.group_ids]
         return Pending.of(ConsumerGroupDescribeResponse(groups=groups))
-    answer = ctx.broker.groups.consumer_group_describe(request, _context(ctx))
+    answer = ctx.broker.groups.consumer_group_describe(request, group_context(ctx))
     return with_group_operations(ctx, request, answer)

@@ -17,19 +17,39 @@ from ottla.protocol.apis.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
 )
-from ottla.server.handlers.refusals import per_item_errors
-from ottla.server.requests.api import handles
+from ottla.security.acl import CLUSTER_NAME, Operation, ResourceType
+from ottla.server.requests.api import codec_form, handles
+from ottla.server.requests.rights import Denied, Right
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ottla.errors import KafkaError
     from ottla.purgatory.pending import Pending
     from ottla.server.requests.context import Context
 
 _Result = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
 
 
-@handles(DescribeUserScramCredentialsRequest)
+def _may_describe(ctx: Context, request: DescribeUserScramCredentialsRequest) -> Denied | None:
+    """DESCRIBE on the cluster.
+
+    The refusal names no user, as in Kafka. A request for all users (users=null) without the right
+    gets no response from Kafka; here it is refused.
+    """
+    if ctx.authorize(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        return None
+    code = int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    results = [
+        _Result(user="", error_code=code, error_message=None, credential_infos=[])
+        for _ in request.users or ()
+    ]
+    return Denied(
+        DescribeUserScramCredentialsResponse(error_code=code, error_message=None, results=results)
+    )
+
+
+@handles(DescribeUserScramCredentialsRequest, right=_may_describe)
 def describe_user_scram_credentials(
     ctx: Context, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
@@ -46,20 +66,33 @@ def describe_user_scram_credentials(
     )
 
 
-@handles(AlterUserScramCredentialsRequest)
+def _refused(
+    request: AlterUserScramCredentialsRequest, error: KafkaError, _version: int
+) -> AlterUserScramCredentialsResponse:
+    """Refuse each user once, although deletions and upsertions name it."""
+    response = AlterUserScramCredentialsResponse
+    changes = (*request.deletions, *request.upsertions)
+    return response(
+        results=[
+            response.AlterUserScramCredentialsResult(
+                user=name, error_code=int(error.code), error_message=error.message
+            )
+            for name in dict.fromkeys(change.name for change in changes)
+        ]
+    )
+
+
+@handles(
+    AlterUserScramCredentialsRequest,
+    right=Right(Operation.ALTER),
+    forwarded=True,
+    form=codec_form(AlterUserScramCredentialsRequest, fail=_refused),
+)
 def alter_user_scram_credentials(
     ctx: Context, request: AlterUserScramCredentialsRequest
 ) -> Pending[AlterUserScramCredentialsResponse]:
     """Set and remove credentials; answered for each user when that is committed."""
-    response = AlterUserScramCredentialsResponse
-    names = dict.fromkeys(one.name for one in request.deletions)
-    names.update(dict.fromkeys(one.name for one in request.upsertions))
-    return per_item_errors(
-        ctx.controller.send(request, ctx.requester()),
-        lambda error: response(
-            results=[response.AlterUserScramCredentialsResult(user=name, **error) for name in names]
-        ),
-    )
+    return ctx.controller.send(request, ctx.requester())
 
 
 def _result(user: str, times: int, found: Sequence[_Result.CredentialInfo]) -> _Result:

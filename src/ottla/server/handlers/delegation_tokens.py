@@ -1,7 +1,7 @@
 """CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken, DescribeDelegationToken.
 
 Tokens are served only on connections that are encrypted or authenticated, and not to clients that
-logged in with a token.
+logged in with a token: the handlers check that first, and rights themselves.
 
 Kafka: the token requests of kafka.server.{KafkaApis, ControllerApis} (KIP-48, KIP-373).
 """
@@ -33,6 +33,7 @@ from ottla.security.acl import Operation, ResourceType
 from ottla.security.delegation_token import is_owner_or_renewer, token_hmac
 from ottla.security.principal import ANONYMOUS, USER_TYPE, Principal, parse_principal
 from ottla.server.requests.api import handles
+from ottla.server.requests.rights import ByHandler
 
 if TYPE_CHECKING:
     from ottla.protocol.records.metadata import DelegationTokenRecord
@@ -43,9 +44,17 @@ _NO_TIME: Final = -1
 _REQUESTERS_FROM: Final = 3
 """The version from which the principal that asked for a token is named (KIP-373)."""
 _Described = DescribeDelegationTokenResponse.DescribedDelegationToken
+_OWN: Final = ByHandler("none; the token's owner and its renewers")
+_DESCRIBE: Final = ByHandler(
+    "none for own tokens; others: DESCRIBE on the token, or DESCRIBE_TOKENS on its owner"
+)
 
 
-@handles(CreateDelegationTokenRequest)
+@handles(
+    CreateDelegationTokenRequest,
+    right=ByHandler("CREATE_TOKENS on the user, for another owner"),
+    forwarded=True,
+)
 def create_delegation_token(
     ctx: Context, request: CreateDelegationTokenRequest
 ) -> CreateDelegationTokenResponse | Pending[Any]:
@@ -62,7 +71,7 @@ def create_delegation_token(
     return answer if _names_requesters(ctx) else answer.then(_without_requester)
 
 
-@handles(RenewDelegationTokenRequest)
+@handles(RenewDelegationTokenRequest, right=_OWN, forwarded=True)
 def renew_delegation_token(
     ctx: Context, request: RenewDelegationTokenRequest
 ) -> RenewDelegationTokenResponse | Pending[Any]:
@@ -73,7 +82,7 @@ def renew_delegation_token(
     return ctx.controller.send(request, ctx.requester())
 
 
-@handles(ExpireDelegationTokenRequest)
+@handles(ExpireDelegationTokenRequest, right=_OWN, forwarded=True)
 def expire_delegation_token(
     ctx: Context, request: ExpireDelegationTokenRequest
 ) -> ExpireDelegationTokenResponse | Pending[Any]:
@@ -84,7 +93,7 @@ def expire_delegation_token(
     return ctx.controller.send(request, ctx.requester())
 
 
-@handles(DescribeDelegationTokenRequest, listener="broker")
+@handles(DescribeDelegationTokenRequest, right=_DESCRIBE, listener="broker")
 def describe_delegation_token(
     ctx: Context, request: DescribeDelegationTokenRequest
 ) -> DescribeDelegationTokenResponse:
@@ -110,7 +119,7 @@ def describe_delegation_token(
     return DescribeDelegationTokenResponse(tokens=tokens)
 
 
-@handles(DescribeDelegationTokenRequest, listener="controller")
+@handles(DescribeDelegationTokenRequest, right=_DESCRIBE, listener="controller")
 def describe_at_controller(
     _ctx: Context, _request: DescribeDelegationTokenRequest
 ) -> DescribeDelegationTokenResponse:

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from ottla.purgatory.pending import Pending
+from ottla.security.acl import Operation, ResourceType
 from ottla.server.broker.internal_topics import INTERNAL_TOPICS
 from ottla.server.requests.api import handles
+from ottla.server.requests.rights import Each
 
 if TYPE_CHECKING:
     from ottla.replication.leader_state import LeaderState
@@ -36,7 +38,7 @@ class _Awaited(NamedTuple):
     offset: int
 
 
-@handles(DeleteRecordsRequest)
+@handles(DeleteRecordsRequest, right=Each(Operation.DELETE, ResourceType.TOPIC, "topics", "name"))
 def delete_records(
     ctx: Context, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse | Pending[DeleteRecordsResponse]:

@@ -18,6 +18,7 @@ from ottla.server.fetch.consumer_read import ConsumerRead
 from ottla.server.fetch.follower_read import FollowerRead
 from ottla.server.requests.api import Form, handles
 from ottla.server.requests.page_cache import when_warm
+from ottla.server.requests.rights import ByHandler
 from ottla.storage.log.append_info import FetchIsolation
 
 if TYPE_CHECKING:
@@ -33,12 +34,17 @@ if TYPE_CHECKING:
 _LOG_END: Final = FetchIsolation.LOG_END  # an enum's members are found slowly
 
 
-def fail_request(_request: FetchValues, error: KafkaError) -> FetchAnswer:
+def fail_request(_request: FetchValues, error: KafkaError, _version: int) -> FetchAnswer:
     """Return the response of a fetch that failed as a whole."""
     return FetchAnswer(int(error.code), 0, ())
 
 
-@handles(FetchRequest, form=Form(read_fetch, write_fetch, fail_request), listener="broker")
+@handles(
+    FetchRequest,
+    right=ByHandler("CLUSTER_ACTION on the cluster for followers, else READ on each topic"),
+    form=Form(read_fetch, write_fetch, fail_request),
+    listener="broker",
+)
 def fetch(ctx: Context, request: FetchValues) -> FetchAnswer | Pending[FetchAnswer]:
     """Answer at once with min_bytes, after an error, or when the client does not wait."""
     sessions = ctx.broker.fetch_sessions

@@ -6,9 +6,10 @@ coordinator.group.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.coordinator.group.context import RequestContext
+from ottla.coordinator.group.coordinator import PROTOCOL_NAMED_VERSION
 from ottla.coordinator.share.state import ShareKey
 from ottla.errors import ErrorCode
 from ottla.metadata.features import GROUP_VERSION, STREAMS_VERSION
@@ -19,27 +20,77 @@ from ottla.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.protocol.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from ottla.protocol.apis.list_groups import ListGroupsRequest, ListGroupsResponse
-from ottla.protocol.apis.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from ottla.protocol.apis.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
-from ottla.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from ottla.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
-from ottla.protocol.apis.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
-from ottla.security.acl import Operation, ResourceType
+from ottla.security.acl import CLUSTER_NAME, Operation, ResourceType
 from ottla.server.broker.coordinators import KEY_TYPES, SHARE_KEY
 from ottla.server.requests.api import handles
 from ottla.server.requests.operations import with_group_operations
+from ottla.server.requests.refusals import refused_without_text, result_maker
+from ottla.server.requests.rights import REFUSALS, Denied, Each, Reduced, Right, cut
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from ottla.purgatory.pending import Pending
     from ottla.server.broker.coordinators import FoundCoordinator
     from ottla.server.requests.context import Context
+    from ottla.server.requests.rights import Decision
     from ottla.types import Node
 
 Coordinator = FindCoordinatorResponse.Coordinator
-_MANY_KEYS_FROM = 4
+_GROUP, _TRANSACTION, _SHARE = 0, 1, 2
+_RESOURCES: Final = {
+    _GROUP: ResourceType.GROUP,
+    _TRANSACTION: ResourceType.TRANSACTIONAL_ID,
+}
+"""By the type of a coordinator's key."""
+_HIDDEN: Final = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+HIDDEN_TEXT: Final = (
+    "The group has described topic(s) that the client is not authorized to describe."
+)
+MEMBER: Final = Right(Operation.READ, ResourceType.GROUP, "group_id", has_text=False)
+"""The right of members; Kafka's refusals of members have no text."""
 
 
-def _context(ctx: Context) -> RequestContext:
+class EachDescribed(NamedTuple):
+    """DESCRIBE on each group of a request, and on every topic that its description names."""
+
+    topics: Callable[[Any], Iterable[str]]
+    """(description) → names."""
+    topics_text: str
+    """Which they are, for the documents."""
+    hidden_text: str = HIDDEN_TEXT
+
+    def __call__(self, ctx: Context, request: Any) -> Reduced:
+        """Leave the allowed groups; hide descriptions with other topics."""
+        each = Each(
+            Operation.DESCRIBE, ResourceType.GROUP, "group_ids", order="first", has_text=False
+        )
+        decision: Any = each(ctx, request)
+        refuse = result_maker(type(request), "group_ids", ctx.api_version)
+
+        def is_visible(group: Any) -> bool:
+            return all(
+                ctx.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name)
+                for name in self.topics(group)
+            )
+
+        def finish(response: Any) -> Any:
+            response.groups = [
+                group if is_visible(group) else refuse(group.group_id, _HIDDEN, self.hidden_text)
+                for group in response.groups
+            ]
+            return response if decision is None else decision.finish(response)
+
+        return Reduced(request if decision is None else decision.request, finish)
+
+    def __str__(self) -> str:
+        """Name the right as the documents do."""
+        return f"DESCRIBE on each group, and on every topic {self.topics_text}"
+
+
+def group_context(ctx: Context) -> RequestContext:
+    """Return the context of a request as the coordinator needs it."""
     return RequestContext(
         ctx.client_id,
         ctx.client_host,
@@ -65,10 +116,31 @@ def _is_protocol_enabled(ctx: Context, feature: str, protocol: str) -> bool:
     return has_feature and protocol in map(str.lower, names)
 
 
-@handles(FindCoordinatorRequest)
+def _may_find(ctx: Context, request: FindCoordinatorRequest) -> Decision | None:
+    """DESCRIBE on each group or transactional id; for share groups CLUSTER_ACTION."""
+    kind = request.key_type
+    if kind == _SHARE and ctx.api_version >= 6:  # before that it is refused, whoever asks
+        Right(Operation.CLUSTER_ACTION)(ctx, request)
+        return None
+    resource = _RESOURCES.get(kind)
+    if resource is None:
+        return None
+    if ctx.api_version < 4:
+        return Right(Operation.DESCRIBE, resource, "key")(ctx, request)
+    return cut(
+        ctx,
+        request,
+        "coordinator_keys",
+        lambda key: ctx.authorize(Operation.DESCRIBE, resource, key),
+        lambda key: _not_found(key, REFUSALS[resource], ""),
+        "in place",
+    )
+
+
+@handles(FindCoordinatorRequest, right=_may_find)
 def find_coordinator(ctx: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    """Name the broker that coordinates each group."""
-    if ctx.api_version >= _MANY_KEYS_FROM:
+    """Name the broker that coordinates each group; v4 many of them (KIP-699), v6 share groups."""
+    if ctx.api_version >= 4:
         return FindCoordinatorResponse(
             coordinators=[
                 _coordinator(ctx, request.key_type, key) for key in request.coordinator_keys
@@ -129,72 +201,74 @@ def _not_found(key: str, code: ErrorCode, text: str | None) -> Coordinator:
     )
 
 
-@handles(JoinGroupRequest)
+@handles(JoinGroupRequest, right=MEMBER)
 def join_group(ctx: Context, request: JoinGroupRequest) -> Pending[JoinGroupResponse]:
     """Join a group or its next generation; answered at the end of the join phase."""
-    return ctx.broker.groups.join_group(request, _context(ctx))
+    return ctx.broker.groups.join_group(request, group_context(ctx))
 
 
-@handles(SyncGroupRequest)
+def _may_sync(ctx: Context, request: SyncGroupRequest) -> Decision | None:
+    """READ on the group; a request without the protocol of its version is refused before."""
+    is_complete = request.protocol_type is not None and request.protocol_name is not None
+    if ctx.api_version >= PROTOCOL_NAMED_VERSION and not is_complete:
+        code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        return Denied(refused_without_text(request, code, ctx.api_version))
+    return MEMBER(ctx, request)
+
+
+@handles(SyncGroupRequest, right=_may_sync)
 def sync_group(ctx: Context, request: SyncGroupRequest) -> Pending[SyncGroupResponse]:
     """Submit (leader) or wait for the assignment of this generation."""
-    return ctx.broker.groups.sync_group(request, _context(ctx))
+    return ctx.broker.groups.sync_group(request, group_context(ctx))
 
 
-@handles(HeartbeatRequest)
+@handles(HeartbeatRequest, right=MEMBER)
 def heartbeat(ctx: Context, request: HeartbeatRequest) -> Pending[HeartbeatResponse]:
     """Keep a member's session alive and report a rebalance."""
-    return ctx.broker.groups.heartbeat(request, _context(ctx))
+    return ctx.broker.groups.heartbeat(request, group_context(ctx))
 
 
-@handles(LeaveGroupRequest)
+@handles(LeaveGroupRequest, right=MEMBER)
 def leave_group(ctx: Context, request: LeaveGroupRequest) -> Pending[LeaveGroupResponse]:
     """Remove members."""
-    return ctx.broker.groups.leave_group(request, _context(ctx))
+    return ctx.broker.groups.leave_group(request, group_context(ctx))
 
 
-@handles(OffsetCommitRequest)
-def offset_commit(ctx: Context, request: OffsetCommitRequest) -> Pending[OffsetCommitResponse]:
-    """Commit a group's offsets."""
-    return ctx.broker.groups.offset_commit(request, _context(ctx))
+def _may_list(ctx: Context, request: ListGroupsRequest) -> Reduced | None:
+    """DESCRIBE on the cluster shows all groups, DESCRIBE on a group this one."""
+    if ctx.is_allowed(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        return None
+
+    def finish(response: ListGroupsResponse) -> ListGroupsResponse:
+        response.groups = [
+            group
+            for group in response.groups
+            if ctx.is_allowed(Operation.DESCRIBE, ResourceType.GROUP, group.group_id)
+        ]
+        return response
+
+    return Reduced(request, finish)
 
 
-@handles(TxnOffsetCommitRequest)
-def txn_offset_commit(
-    ctx: Context, request: TxnOffsetCommitRequest
-) -> Pending[TxnOffsetCommitResponse]:
-    """Commit a group's offsets as part of a transaction."""
-    return ctx.broker.groups.txn_offset_commit(request, _context(ctx))
-
-
-@handles(OffsetFetchRequest)
-def offset_fetch(ctx: Context, request: OffsetFetchRequest) -> Pending[OffsetFetchResponse]:
-    """Return groups' committed offsets."""
-    return ctx.broker.groups.offset_fetch(request, _context(ctx))
-
-
-@handles(OffsetDeleteRequest)
-def offset_delete(ctx: Context, request: OffsetDeleteRequest) -> Pending[OffsetDeleteResponse]:
-    """Delete a group's offsets of topics to which no member subscribes."""
-    return ctx.broker.groups.offset_delete(request, _context(ctx))
-
-
-@handles(ListGroupsRequest)
+@handles(ListGroupsRequest, right=_may_list)
 def list_groups(ctx: Context, request: ListGroupsRequest) -> Pending[ListGroupsResponse]:
     """List the groups of this coordinator."""
-    return ctx.broker.groups.list_groups(request, _context(ctx))
+    return ctx.broker.groups.list_groups(request, group_context(ctx))
 
 
-@handles(DescribeGroupsRequest)
+@handles(
+    DescribeGroupsRequest,
+    right=Each(Operation.DESCRIBE, ResourceType.GROUP, "groups", order="first", has_text=False),
+)
 def describe_groups(
     ctx: Context, request: DescribeGroupsRequest
 ) -> Pending[DescribeGroupsResponse]:
     """Describe states and members."""
-    answer = ctx.broker.groups.describe_groups(request, _context(ctx))
+    answer = ctx.broker.groups.describe_groups(request, group_context(ctx))
     return with_group_operations(ctx, request, answer)
 
 
-@handles(DeleteGroupsRequest)
+@handles(DeleteGroupsRequest, right=Each(Operation.DELETE, ResourceType.GROUP, "groups_names"))
 def delete_groups(ctx: Context, request: DeleteGroupsRequest) -> Pending[DeleteGroupsResponse]:
     """Delete empty groups with their offsets."""
-    return ctx.broker.groups.delete_groups(request, _context(ctx))
+    return ctx.broker.groups.delete_groups(request, group_context(ctx))

@@ -15,7 +15,9 @@ from ottla.protocol.apis.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
 )
 from ottla.protocol.apis.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
-from ottla.server.requests.api import handles
+from ottla.security.acl import Operation
+from ottla.server.requests.api import codec_form, handles
+from ottla.server.requests.rights import Right
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ Altered = AlteredTopic.AlterReplicaLogDirPartitionResult
 log = logging.getLogger("ottla.replication")
 
 
-@handles(DescribeLogDirsRequest)
+@handles(DescribeLogDirsRequest, right=Right(Operation.DESCRIBE))
 def describe_log_dirs(
     ctx: Context, request: DescribeLogDirsRequest
 ) -> Pending[DescribeLogDirsResponse]:
@@ -107,7 +109,30 @@ def _fill(
         )
 
 
-@handles(AlterReplicaLogDirsRequest)
+def _refused(
+    request: AlterReplicaLogDirsRequest, error: KafkaError, _version: int
+) -> AlterReplicaLogDirsResponse:
+    """Refuse each partition; the response does not name directories."""
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlteredTopic(
+                topic_name=topic.name,
+                partitions=[
+                    Altered(partition_index=index, error_code=int(error.code))
+                    for index in topic.partitions
+                ],
+            )
+            for directory in request.dirs
+            for topic in directory.topics
+        ]
+    )
+
+
+@handles(
+    AlterReplicaLogDirsRequest,
+    right=Right(Operation.ALTER),
+    form=codec_form(AlterReplicaLogDirsRequest, fail=_refused),
+)
 def alter_replica_log_dirs(
     ctx: Context, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:

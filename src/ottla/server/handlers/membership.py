@@ -14,27 +14,31 @@ from typing import TYPE_CHECKING, Any
 from ottla.protocol.apis.add_raft_voter import AddRaftVoterRequest
 from ottla.protocol.apis.remove_raft_voter import RemoveRaftVoterRequest
 from ottla.protocol.apis.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from ottla.security.acl import Operation
 from ottla.server.requests.api import handles
+from ottla.server.requests.rights import Right
 
 if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending
     from ottla.server.requests.context import Context
 
 
-@handles(AddRaftVoterRequest, listener="broker")
+@handles(AddRaftVoterRequest, right=Right(Operation.ALTER), forwarded=True, listener="broker")
 def add_raft_voter(ctx: Context, request: AddRaftVoterRequest) -> Pending[Any]:
     """Add a controller to the voters."""
     return ctx.controller.send(request, ctx.requester())
 
 
-@handles(RemoveRaftVoterRequest, listener="broker")
+@handles(RemoveRaftVoterRequest, right=Right(Operation.ALTER), forwarded=True, listener="broker")
 def remove_raft_voter(ctx: Context, request: RemoveRaftVoterRequest) -> Pending[Any]:
     """Remove a controller from the voters."""
     return ctx.controller.send(request, ctx.requester())
 
 
-@handles(AddRaftVoterRequest, listener="controller")
-@handles(RemoveRaftVoterRequest, listener="controller")
+@handles(AddRaftVoterRequest, right=Right(Operation.ALTER), forwarded=True, listener="controller")
+@handles(
+    RemoveRaftVoterRequest, right=Right(Operation.ALTER), forwarded=True, listener="controller"
+)
 def change_raft_voters(
     ctx: Context, request: AddRaftVoterRequest | RemoveRaftVoterRequest
 ) -> Pending[Any]:
@@ -42,7 +46,7 @@ def change_raft_voters(
     return ctx.broker.quorum_requests.serve(request, ctx.api_version, ctx.listener_name)
 
 
-@handles(UnregisterBrokerRequest)
+@handles(UnregisterBrokerRequest, right=Right(Operation.ALTER), forwarded=True)
 def unregister_broker(
     ctx: Context, request: UnregisterBrokerRequest
 ) -> Pending[UnregisterBrokerResponse]:

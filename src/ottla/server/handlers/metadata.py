@@ -15,6 +15,7 @@ from ottla.server.broker.internal_topics import INTERNAL_TOPICS
 from ottla.server.handlers.metadata_answers import FORM, TopicResponse, answer
 from ottla.server.requests import operations
 from ottla.server.requests.api import handles
+from ottla.server.requests.rights import ByHandler
 from ottla.types import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ _INVALID = ErrorCode.INVALID_TOPIC_EXCEPTION
 _WITHOUT_OPERATIONS = {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 
 
-@handles(MetadataRequest, form=FORM)
+@handles(MetadataRequest, right=ByHandler("DESCRIBE on each topic"), form=FORM)
 def metadata(
     ctx: Context, request: MetadataRequest
 ) -> MetadataResponse | EncodedTopics | Pending[EncodedTopics]:
@@ -165,7 +166,7 @@ def _create_missing(
             for name, code in codes.items()
             if code not in {_INVALID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
         ]
-        ctx.broker.topic_auto_creation.create(valid, ctx.requester(strict_from=0))
+        ctx.broker.topic_auto_creation.create(valid, ctx.requester())
     return [
         TopicResponse(
             error_code=int(code),

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.errors import ErrorCode
 from ottla.protocol import codec
-from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.apis.metadata import MetadataRequest, MetadataResponse
 from ottla.protocol.frames import response_header
 from ottla.protocol.primitives import encode_uvarint
@@ -195,7 +194,7 @@ def _omit_unreachable(ctx: Context, described: PartitionResponse) -> None:
     described.replica_nodes, described.isr_nodes = replicas, isr
 
 
-_by_codec = codec_form(MetadataRequest, ApiKey.METADATA)
+_by_codec = codec_form(MetadataRequest)
 
 
 def _write(

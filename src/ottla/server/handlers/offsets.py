@@ -23,7 +23,9 @@ from ottla.protocol.offset_timestamps import (
     MAX_TIMESTAMP,
 )
 from ottla.purgatory.pending import Pending
+from ottla.security.acl import CLUSTER_NAME, Operation, ResourceType
 from ottla.server.requests.api import handles
+from ottla.server.requests.rights import Each
 from ottla.storage.log.timestamp_reads import largest_timestamps, place_of_timestamp
 from ottla.storage.log_set.jobs import run_reads, run_timestamp_reads
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from ottla.purgatory.work import Work
     from ottla.replication.partition import Partition
     from ottla.server.requests.context import Context
+    from ottla.server.requests.rights import Decision
     from ottla.storage.log.partition_log import PartitionLog
 
     RequestedPartition = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition
@@ -52,7 +55,7 @@ EpochTopicResult = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
 EpochEndOffset = EpochTopicResult.EpochEndOffset
 
 
-@handles(ListOffsetsRequest)
+@handles(ListOffsetsRequest, right=Each(Operation.DESCRIBE, ResourceType.TOPIC, "topics", "name"))
 def list_offsets(ctx: Context, request: ListOffsetsRequest) -> Pending[ListOffsetsResponse]:
     """Find offsets by timestamp or by the special timestamps -1 to -6.
 
@@ -207,7 +210,14 @@ def _find(
     return found.timestamp, found.offset, found.leader_epoch
 
 
-@handles(OffsetForLeaderEpochRequest)
+def _may_find_epochs(ctx: Context, request: OffsetForLeaderEpochRequest) -> Decision | None:
+    """CLUSTER_ACTION on the cluster, or DESCRIBE on each topic."""
+    if ctx.is_allowed(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+        return None
+    return Each(Operation.DESCRIBE, ResourceType.TOPIC, "topics", "topic")(ctx, request)
+
+
+@handles(OffsetForLeaderEpochRequest, right=_may_find_epochs)
 def offset_for_leader_epoch(
     ctx: Context, request: OffsetForLeaderEpochRequest
 ) -> Pending[OffsetForLeaderEpochResponse]:

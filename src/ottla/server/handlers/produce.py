@@ -33,6 +33,7 @@ from ottla.records.validator import is_single_batch
 from ottla.server.handlers.produce_answers import (
     fail_request,
     failed,
+    may_produce,
     when_safe,
     without_repeats,
 )
@@ -70,7 +71,11 @@ class _Later(NamedTuple):
     """What was verified before a worker checks the batch."""
 
 
-@handles(ProduceRequest, form=Form(read_produce, write_produce, fail_request))
+@handles(
+    ProduceRequest,
+    right=may_produce,
+    form=Form(read_produce, write_produce, fail_request),
+)
 def produce(
     ctx: Context, request: ProduceValues
 ) -> list[PartitionAnswer] | Pending[list[PartitionAnswer] | None] | None:

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.purgatory.pending import Pending, Steps
+from ottla.records.batch import ATTRIBUTES_POSITION, TRANSACTIONAL_FLAG
 from ottla.records.batch_errors import UnreadableRecords
 from ottla.records.validation_rules import RecordValidationError
+from ottla.security.acl import Operation, ResourceType
 from ottla.server.broker.transaction_verification import VerificationFailed
-from ottla.server.handlers.current_leader import current_leader
+from ottla.server.requests.rights import Denied, Reduced, split
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -23,11 +25,13 @@ if TYPE_CHECKING:
     from ottla.replication.leader_state import LeaderState
     from ottla.replication.partition import Partition
     from ottla.server.requests.context import Context
+    from ottla.server.requests.rights import Decision
     from ottla.types import Node, Uuid
 
     Awaited: TypeAlias = tuple[int, LeaderState, int]
     """An append with acks=all: position in the request, leader, required high watermark."""
 
+_FLAGS_POSITION = ATTRIBUTES_POSITION + 1  # the low byte of the attributes
 # Kafka's response to all other errors of an append has the log start offset
 _WITHOUT_LOG_START = frozenset(
     {
@@ -74,7 +78,7 @@ def _leader_elsewhere(
     ctx: Context, topic: str | Uuid, index: int, partition: Partition | None
 ) -> tuple[int, int, Node | None] | None:
     """Return the leader that a client is referred to, with its address (KIP-951)."""
-    known = current_leader(ctx, topic, index, partition)
+    known = ctx.current_leader(topic, index, partition)
     if known is None:
         return None
     leader = ctx.broker.image.cluster.brokers.get(known[0])
@@ -82,7 +86,9 @@ def _leader_elsewhere(
     return *known, leader.node(ctx.listener_name) if leader is not None and is_alive else None
 
 
-def fail_request(request: ProduceValues, error: KafkaError) -> list[PartitionAnswer] | None:
+def fail_request(
+    request: ProduceValues, error: KafkaError, _version: int
+) -> list[PartitionAnswer] | None:
     """Return the answer for a request that failed as a whole; None without acknowledgement."""
     if request.acks == 0:
         return None
@@ -220,3 +226,50 @@ def _mark_unflushed(
         if not error_code and wait is not None and isinstance(wait.error, KafkaError):
             code = int(wait.error.code)
             answers[number] = (topic, index, code, -1, -1, -1, (), None, None)
+
+
+def may_produce(ctx: Context, request: ProduceValues) -> Decision | None:
+    """WRITE on the transactional id of transactional batches, and on each topic."""
+    if any(_is_transactional(records) for _, _, records in request.partitions):
+        name = request.transactional_id
+        if name is None or not ctx.authorize(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
+            code = int(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            return _denied(ctx, request.acks, _refusals(request.partitions, code))
+    allowed, denied = split(request.partitions, lambda part: _may_write(ctx, part[0]))
+    if not denied:
+        return None
+    refusals = _refusals(denied, int(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    if not allowed:
+        return _denied(ctx, request.acks, refusals)
+
+    def finish(answers: list[PartitionAnswer] | None) -> list[PartitionAnswer] | None:
+        if answers is None:
+            ctx.connection.finish()
+            return None
+        return [*answers, *refusals]
+
+    return Reduced(request._replace(partitions=allowed), finish)
+
+
+def _is_transactional(records: memoryview | None) -> bool:
+    return bool(
+        records is not None
+        and len(records) > _FLAGS_POSITION
+        and records[_FLAGS_POSITION] & TRANSACTIONAL_FLAG
+    )
+
+
+def _may_write(ctx: Context, topic: str | Uuid) -> bool:
+    name = topic if type(topic) is str else ctx.broker.topic_name(topic)
+    return name is None or ctx.authorize(Operation.WRITE, ResourceType.TOPIC, name)
+
+
+def _refusals(partitions: list[PartitionRecords], code: int) -> list[PartitionAnswer]:
+    return [(topic, index, code, -1, -1, -1, (), None, None) for topic, index, _ in partitions]
+
+
+def _denied(ctx: Context, acks: int, refusals: list[PartitionAnswer]) -> Denied:
+    if acks == 0:
+        ctx.connection.finish()  # the only way to report it
+        return Denied(None)
+    return Denied(refusals)

@@ -13,7 +13,9 @@ from ottla.protocol.apis.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
 )
+from ottla.security.acl import Operation, ResourceType
 from ottla.server.requests.api import handles
+from ottla.server.requests.rights import Each
 
 if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending
@@ -25,7 +27,10 @@ TopicResponse = DescribeProducersResponse.TopicResponse
 PartitionResponse = TopicResponse.PartitionResponse
 
 
-@handles(DescribeProducersRequest)
+@handles(
+    DescribeProducersRequest,
+    right=Each(Operation.READ, ResourceType.TOPIC, "topics", "name", "in place"),
+)
 def describe_producers(
     ctx: Context, request: DescribeProducersRequest
 ) -> Pending[DescribeProducersResponse]:

@@ -1,7 +1,6 @@
 """Requests between members of the quorum: Vote, epochs, the Fetch of the metadata log.
 
-They come from other controllers and from brokers on the controller's listener, and need
-CLUSTER_ACTION on the cluster.
+They come from other controllers and from brokers on the controller's listener.
 
 Kafka: ControllerApis.handleVote and others, KafkaRaftClient (KIP-595, KIP-630).
 """
@@ -16,45 +15,54 @@ from ottla.protocol.apis.fetch import FetchRequest
 from ottla.protocol.apis.fetch_snapshot import FetchSnapshotRequest
 from ottla.protocol.apis.update_raft_voter import UpdateRaftVoterRequest
 from ottla.protocol.apis.vote import VoteRequest
-from ottla.server.requests.api import handles
+from ottla.security.acl import Operation
+from ottla.server.requests.api import codec_form, handles
+from ottla.server.requests.rights import Right
 
 if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending
     from ottla.raft.wire.requests import RequestMessage
     from ottla.server.requests.context import Context
 
+_BETWEEN_NODES = Right(Operation.CLUSTER_ACTION)
 
-@handles(VoteRequest)
+
+@handles(VoteRequest, right=_BETWEEN_NODES, throttled=False)
 def vote(ctx: Context, request: VoteRequest) -> Pending[Any]:
     """Grant or refuse a vote in an election."""
     return _serve(ctx, request)
 
 
-@handles(BeginQuorumEpochRequest)
+@handles(BeginQuorumEpochRequest, right=_BETWEEN_NODES, throttled=False)
 def begin_quorum_epoch(ctx: Context, request: BeginQuorumEpochRequest) -> Pending[Any]:
     """Accept an elected leader."""
     return _serve(ctx, request)
 
 
-@handles(EndQuorumEpochRequest)
+@handles(EndQuorumEpochRequest, right=_BETWEEN_NODES, throttled=False)
 def end_quorum_epoch(ctx: Context, request: EndQuorumEpochRequest) -> Pending[Any]:
     """Accept a leader's resignation."""
     return _serve(ctx, request)
 
 
-@handles(FetchRequest, listener="controller")
+@handles(
+    FetchRequest,
+    right=_BETWEEN_NODES,
+    form=codec_form(FetchRequest, errors_in_items="4-12"),
+    listener="controller",
+)
 def fetch_metadata_log(ctx: Context, request: FetchRequest) -> Pending[Any]:
     """Return records of the metadata log; wait for records or a higher high watermark."""
     return _serve(ctx, request)
 
 
-@handles(FetchSnapshotRequest)
+@handles(FetchSnapshotRequest, right=_BETWEEN_NODES, throttled=False)
 def fetch_snapshot(ctx: Context, request: FetchSnapshotRequest) -> Pending[Any]:
     """Return a part of a snapshot of the metadata log."""
     return _serve(ctx, request)
 
 
-@handles(UpdateRaftVoterRequest)
+@handles(UpdateRaftVoterRequest, right=_BETWEEN_NODES)
 def update_raft_voter(ctx: Context, request: UpdateRaftVoterRequest) -> Pending[Any]:
     """Update a voter's addresses (KIP-853)."""
     return _serve(ctx, request)

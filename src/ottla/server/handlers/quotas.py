@@ -17,15 +17,25 @@ from ottla.protocol.apis.describe_client_quotas import (
     DescribeClientQuotasResponse,
 )
 from ottla.quota.description import describe_quotas
-from ottla.server.handlers.refusals import per_item_errors
-from ottla.server.requests.api import handles
+from ottla.security.acl import CLUSTER_NAME, Operation, ResourceType
+from ottla.server.requests.api import codec_form, handles
+from ottla.server.requests.refusals import refused
+from ottla.server.requests.rights import Denied, Right
 
 if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending
     from ottla.server.requests.context import Context
 
 
-@handles(DescribeClientQuotasRequest)
+def _may_describe(ctx: Context, _request: DescribeClientQuotasRequest) -> Denied | None:
+    """DESCRIBE_CONFIGS on the cluster; the refusal has no text and no list, as in Kafka."""
+    if ctx.authorize(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
+        return None
+    code = int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    return Denied(DescribeClientQuotasResponse(error_code=code, error_message=None, entries=None))
+
+
+@handles(DescribeClientQuotasRequest, right=_may_describe)
 def describe_client_quotas(
     ctx: Context, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
@@ -39,27 +49,22 @@ def describe_client_quotas(
     return DescribeClientQuotasResponse(error_message="", entries=entries)
 
 
-@handles(AlterClientQuotasRequest)
+def _refused(
+    request: AlterClientQuotasRequest, error: KafkaError, version: int
+) -> AlterClientQuotasResponse:
+    """Refuse each entry with the text of the code, as Kafka does."""
+    response: AlterClientQuotasResponse = refused(request, KafkaError(error.code), version)
+    return response
+
+
+@handles(
+    AlterClientQuotasRequest,
+    right=Right(Operation.ALTER_CONFIGS),
+    forwarded=True,
+    form=codec_form(AlterClientQuotasRequest, fail=_refused),
+)
 def alter_client_quotas(
     ctx: Context, request: AlterClientQuotasRequest
 ) -> Pending[AlterClientQuotasResponse]:
     """Set and remove quotas; answered for each entry when that is committed."""
-    response = AlterClientQuotasResponse
-    return per_item_errors(
-        ctx.controller.send(request, ctx.requester()),
-        lambda error: response(
-            entries=[
-                response.EntryData(
-                    error_code=error["error_code"],
-                    error_message=ErrorCode(error["error_code"]).text,  # as in Kafka
-                    entity=[
-                        response.EntryData.EntityData(
-                            entity_type=one.entity_type, entity_name=one.entity_name
-                        )
-                        for one in entry.entity
-                    ],
-                )
-                for entry in request.entries
-            ]
-        ),
-    )
+    return ctx.controller.send(request, ctx.requester())

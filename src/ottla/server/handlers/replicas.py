@@ -8,7 +8,7 @@ Kafka: ControllerApis.handleAlterPartitionRequest and others.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.protocol.apis.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from ottla.protocol.apis.alter_partition_reassignments import (
@@ -24,17 +24,16 @@ from ottla.protocol.apis.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
-from ottla.server.handlers.refusals import per_item_errors
-from ottla.server.requests.api import handles
+from ottla.security.acl import Operation
+from ottla.server.requests.api import codec_form, handles
+from ottla.server.requests.rights import Right
 
 if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending
     from ottla.server.requests.context import Context
 
-_WHOLE_ERROR_FROM = 1
 
-
-@handles(AlterPartitionRequest)
+@handles(AlterPartitionRequest, right=Right(Operation.CLUSTER_ACTION), throttled=False)
 def alter_partition(
     ctx: Context, request: AlterPartitionRequest
 ) -> Pending[AlterPartitionResponse]:
@@ -42,7 +41,7 @@ def alter_partition(
     return ctx.controller.send(request)
 
 
-@handles(AssignReplicasToDirsRequest)
+@handles(AssignReplicasToDirsRequest, right=Right(Operation.CLUSTER_ACTION))
 def assign_replicas_to_dirs(
     ctx: Context, request: AssignReplicasToDirsRequest
 ) -> Pending[AssignReplicasToDirsResponse]:
@@ -50,62 +49,31 @@ def assign_replicas_to_dirs(
     return ctx.controller.send(request)
 
 
-@handles(ElectLeadersRequest)
+@handles(
+    ElectLeadersRequest,
+    right=Right(Operation.ALTER),
+    forwarded=True,
+    form=codec_form(ElectLeadersRequest, errors_in_items="1-2"),
+)
 def elect_leaders(ctx: Context, request: ElectLeadersRequest) -> Pending[ElectLeadersResponse]:
     """Elect preferred or unclean leaders (KIP-460)."""
-    return per_item_errors(
-        ctx.controller.send(request, ctx.requester()),
-        lambda error: _not_elected(request, error, ctx.api_version),
-    )
+    return ctx.controller.send(request, ctx.requester())
 
 
-def _not_elected(
-    request: ElectLeadersRequest, error: dict[str, Any], version: int
-) -> ElectLeadersResponse:
-    """Return the error, which versions from 1 also carry for the whole request, as in Kafka."""
-    result = ElectLeadersResponse.ReplicaElectionResult
-    return ElectLeadersResponse(
-        error_code=error["error_code"] if version >= _WHOLE_ERROR_FROM else 0,
-        replica_election_results=[
-            result(
-                topic=topic.topic,
-                partition_result=[
-                    result.PartitionResult(partition_id=index, **error)
-                    for index in topic.partitions
-                ],
-            )
-            for topic in request.topic_partitions or ()
-        ],
-    )
-
-
-@handles(AlterPartitionReassignmentsRequest)
+@handles(
+    AlterPartitionReassignmentsRequest,
+    right=Right(Operation.ALTER),
+    forwarded=True,
+    form=codec_form(AlterPartitionReassignmentsRequest, errors_in_items="0-1"),
+)
 def alter_partition_reassignments(
     ctx: Context, request: AlterPartitionReassignmentsRequest
 ) -> Pending[AlterPartitionReassignmentsResponse]:
     """Start or cancel reassignments (KIP-455)."""
-    response = AlterPartitionReassignmentsResponse
-    topic_response = response.ReassignableTopicResponse
-    partition_response = topic_response.ReassignablePartitionResponse
-    return per_item_errors(
-        ctx.controller.send(request, ctx.requester()),
-        lambda error: response(
-            **error,
-            responses=[
-                topic_response(
-                    name=topic.name,
-                    partitions=[
-                        partition_response(partition_index=one.partition_index, **error)
-                        for one in topic.partitions
-                    ],
-                )
-                for topic in request.topics
-            ],
-        ),
-    )
+    return ctx.controller.send(request, ctx.requester())
 
 
-@handles(ListPartitionReassignmentsRequest)
+@handles(ListPartitionReassignmentsRequest, right=Right(Operation.DESCRIBE), forwarded=True)
 def list_partition_reassignments(
     ctx: Context, request: ListPartitionReassignmentsRequest
 ) -> Pending[ListPartitionReassignmentsResponse]:

@@ -6,7 +6,7 @@ coordinator.group.streams.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.controller.topic_names import is_topic_name
 from ottla.coordinator.group.context import RequestContext
@@ -25,10 +25,11 @@ from ottla.protocol.apis.streams_group_heartbeat import (
 from ottla.purgatory.pending import Pending
 from ottla.security.acl import CLUSTER_NAME, Operation, ResourceType
 from ottla.server.broker.internal_topics import INTERNAL_TOPICS
-from ottla.server.handlers.groups import has_streams_groups
-from ottla.server.handlers.rights.groups import topology_topics
+from ottla.server.handlers.groups import MEMBER, EachDescribed, has_streams_groups
 from ottla.server.requests.api import handles
 from ottla.server.requests.operations import with_group_operations
+from ottla.server.requests.refusals import refused_without_text
+from ottla.server.requests.rights import Denied
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,14 +45,40 @@ def _context(ctx: Context) -> RequestContext:
     return RequestContext(ctx.client_id, ctx.client_host, ctx.api_version)
 
 
-@handles(StreamsGroupHeartbeatRequest)
+def _topology_topics(topology: Any) -> list[str]:
+    """Return the topics of a request's or a description's topology, each once."""
+    names: dict[str, None] = {}
+    for part in () if topology is None else topology.subtopologies or ():
+        names.update(dict.fromkeys(part.source_topics))
+        names.update(dict.fromkeys(part.repartition_sink_topics))
+        names.update((topic.name, None) for topic in part.repartition_source_topics)
+        names.update((topic.name, None) for topic in part.state_changelog_topics)
+    return list(names)
+
+
+def _topics_of_topology(ctx: Context, request: StreamsGroupHeartbeatRequest) -> Denied | None:
+    """DESCRIBE on every topic of a valid topology."""
+    names = _topology_topics(request.topology)
+    if _problem_of_names(names) is not None or all(
+        ctx.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name) for name in names
+    ):
+        return None
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return Denied(refused_without_text(request, code, ctx.api_version))
+
+
+@handles(
+    StreamsGroupHeartbeatRequest,
+    right=(MEMBER, _topics_of_topology),
+    is_enabled=has_streams_groups,
+)
 def streams_group_heartbeat(
     ctx: Context, request: StreamsGroupHeartbeatRequest
 ) -> Pending[StreamsGroupHeartbeatResponse]:
     """Join, stay in, change or leave a streams group; missing internal topics are created."""
     if not has_streams_groups(ctx):
         return Pending.of(refused(ErrorCode.UNSUPPORTED_VERSION))
-    problem = _problem_of_names(topology_topics(request.topology))
+    problem = _problem_of_names(_topology_topics(request.topology))
     if problem is not None:
         return Pending.of(refused(ErrorCode.STREAMS_INVALID_TOPOLOGY, problem))
     answer = ctx.broker.groups.streams.heartbeat(request, _context(ctx))
@@ -77,7 +104,7 @@ def _with_topics(ctx: Context, result: HeartbeatResult) -> StreamsGroupHeartbeat
     else:
         creation = ctx.broker.streams_topic_creation
         ttl_ms = 2 * response.heartbeat_interval_ms
-        creation.create(missing, ctx.requester(strict_from=0), ttl_ms)
+        creation.create(missing, ctx.requester(), ttl_ms)
         text = _creation_errors(creation.errors(missing))
     if text:
         for status in response.status or ():
@@ -103,7 +130,15 @@ def _creation_errors(errors: Mapping[str, str]) -> str:
     return f"Creation failed: {', '.join(shown)}{suffix}."
 
 
-@handles(StreamsGroupDescribeRequest)
+@handles(
+    StreamsGroupDescribeRequest,
+    right=EachDescribed(
+        lambda group: _topology_topics(group.topology),
+        "of its topology",
+        "The described group uses topics that the client is not authorized to describe.",
+    ),
+    is_enabled=has_streams_groups,
+)
 def streams_group_describe(
     ctx: Context, request: StreamsGroupDescribeRequest
 ) -> Pending[StreamsGroupDescribeResponse]:

@@ -15,6 +15,7 @@ from ottla.protocol.apis.get_telemetry_subscriptions import (
 from ottla.protocol.apis.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 from ottla.server.broker.telemetry import ACCEPTED, TelemetryContext
 from ottla.server.requests.api import handles
+from ottla.server.requests.rights import EVERYONE
 from ottla.types import METADATA_TOPIC_ID, ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _MAX_CLIENT_ID_LENGTH: Final = 1024
 """Characters of a client id that are kept with its instance, and matched by subscriptions."""
 
 
-@handles(GetTelemetrySubscriptionsRequest)
+@handles(GetTelemetrySubscriptionsRequest, right=EVERYONE)
 def get_telemetry_subscriptions(
     ctx: Context, request: GetTelemetrySubscriptionsRequest
 ) -> GetTelemetrySubscriptionsResponse:
@@ -58,7 +59,7 @@ def get_telemetry_subscriptions(
     )
 
 
-@handles(PushTelemetryRequest)
+@handles(PushTelemetryRequest, right=EVERYONE)
 def push_telemetry(
     ctx: Context, request: PushTelemetryRequest
 ) -> PushTelemetryResponse | Pending[PushTelemetryResponse]:

@@ -17,6 +17,7 @@ from ottla.security.acl import Operation, ResourceType
 from ottla.server.broker.internal_topics import INTERNAL_TOPICS
 from ottla.server.broker.partition_view import view_of
 from ottla.server.requests.api import handles
+from ottla.server.requests.rights import ByHandler
 from ottla.types import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ PartitionResponse = TopicResponse.DescribeTopicPartitionsResponsePartition
 Cursor = DescribeTopicPartitionsResponse.Cursor
 
 
-@handles(DescribeTopicPartitionsRequest)
+@handles(DescribeTopicPartitionsRequest, right=ByHandler("DESCRIBE on each topic"))
 def describe_topic_partitions(
     ctx: Context, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:

@@ -6,11 +6,11 @@ coordinator.transaction.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.coordinator.transaction import queries
 from ottla.coordinator.transaction.decisions import EndRequest, ProducerKey
-from ottla.errors import ErrorCode
+from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from ottla.protocol.apis.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -25,14 +25,20 @@ from ottla.protocol.apis.init_producer_id import InitProducerIdRequest, InitProd
 from ottla.protocol.apis.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from ottla.protocol.apis.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from ottla.records.batch import NO_PRODUCER_ID
+from ottla.security.acl import CLUSTER_NAME, Operation, ResourceType
 from ottla.server.broker.internal_topics import TRANSACTION_STATE_TOPIC
 from ottla.server.requests.api import handles
+from ottla.server.requests.refusals import refused
+from ottla.server.requests.rights import Denied, Each, Reduced, Right
 
 if TYPE_CHECKING:
     from ottla.coordinator.transaction.shard import Outcome
     from ottla.purgatory.pending import Pending
     from ottla.server.requests.context import Context
+    from ottla.server.requests.rights import Decision
 
+_ID: Final = ResourceType.TRANSACTIONAL_ID
+_WRITE: Final = Right(Operation.WRITE, _ID, "transactional_id")
 _NO_EPOCH: Final = -1
 _BATCHED_FROM: Final = 4
 """The first version of AddPartitionsToTxn that brokers send, for many transactions."""
@@ -51,7 +57,22 @@ def _code_in_version(code: ErrorCode, version: int, fenced_from: int) -> int:
     return int(code)
 
 
-@handles(InitProducerIdRequest)
+def _may_init(ctx: Context, request: InitProducerIdRequest) -> None:
+    """WRITE on the transactional id; else IDEMPOTENT_WRITE on the cluster, or WRITE on any topic.
+
+    With two phases TWO_PHASE_COMMIT on the transactional id as well (KIP-939).
+    """
+    if request.transactional_id is not None:
+        _WRITE(ctx, request)
+        if request.enable2_pc:
+            Right(Operation.TWO_PHASE_COMMIT, _ID, "transactional_id")(ctx, request)
+    elif not ctx.authorize(
+        Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME
+    ) and not ctx.authorize_any(Operation.WRITE, ResourceType.TOPIC):
+        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+
+@handles(InitProducerIdRequest, right=_may_init)
 def init_producer_id(
     ctx: Context, request: InitProducerIdRequest
 ) -> InitProducerIdResponse | Pending[InitProducerIdResponse]:
@@ -89,7 +110,42 @@ def _no_producer(code: ErrorCode) -> InitProducerIdResponse:
     return InitProducerIdResponse(error_code=int(code), producer_id=-1, producer_epoch=-1)
 
 
-@handles(AddPartitionsToTxnRequest)
+def _may_add(ctx: Context, request: AddPartitionsToTxnRequest) -> Decision | None:
+    """WRITE on the transactional id and on all topics; from version 4 CLUSTER_ACTION.
+
+    One denied topic, and none is added.
+    """
+    if ctx.api_version >= 4:
+        Right(Operation.CLUSTER_ACTION)(ctx, request)
+        return None
+    Right(Operation.WRITE, _ID, "v3_and_below_transactional_id")(ctx, request)
+    topics = request.v3_and_below_topics
+    denied = {
+        topic.name: not ctx.authorize(Operation.WRITE, ResourceType.TOPIC, topic.name)
+        for topic in topics
+    }
+    if not any(denied[topic.name] for topic in topics if topic.partitions):
+        return None
+    known = ctx.broker.image.topics.by_name
+
+    def code_of(name: str, index: int) -> ErrorCode:
+        """Return what keeps a partition out: a right, itself, or the others."""
+        if denied[name]:
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if name not in known or index not in known[name].partitions:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.OPERATION_NOT_ATTEMPTED
+
+    response: AddPartitionsToTxnResponse = refused(
+        request, KafkaError(ErrorCode.OPERATION_NOT_ATTEMPTED), ctx.api_version
+    )
+    for topic in response.results_by_topic_v3_and_below:
+        for result in topic.results_by_partition:
+            result.partition_error_code = int(code_of(topic.name, result.partition_index))
+    return Denied(response)
+
+
+@handles(AddPartitionsToTxnRequest, right=_may_add)
 def add_partitions_to_txn(
     ctx: Context, request: AddPartitionsToTxnRequest
 ) -> Pending[AddPartitionsToTxnResponse]:
@@ -115,7 +171,9 @@ def add_partitions_to_txn(
     return ctx.broker.transaction_partitions.add(transaction, _TV_0).then(response)
 
 
-@handles(AddOffsetsToTxnRequest)
+@handles(
+    AddOffsetsToTxnRequest, right=(_WRITE, Right(Operation.READ, ResourceType.GROUP, "group_id"))
+)
 def add_offsets_to_txn(
     ctx: Context, request: AddOffsetsToTxnRequest
 ) -> Pending[AddOffsetsToTxnResponse]:
@@ -132,7 +190,7 @@ def add_offsets_to_txn(
     )
 
 
-@handles(EndTxnRequest)
+@handles(EndTxnRequest, right=_WRITE)
 def end_txn(ctx: Context, request: EndTxnRequest) -> Pending[EndTxnResponse]:
     """Commit or abort a transaction; answered once the decision is committed."""
     end = EndRequest(
@@ -151,7 +209,13 @@ def end_txn(ctx: Context, request: EndTxnRequest) -> Pending[EndTxnResponse]:
     return ctx.broker.transactions.end_transaction(request.transactional_id, end).then(response)
 
 
-@handles(WriteTxnMarkersRequest)
+def _may_write_markers(ctx: Context, request: WriteTxnMarkersRequest) -> None:
+    """ALTER or CLUSTER_ACTION on the cluster."""
+    if not ctx.is_allowed(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
+        Right(Operation.CLUSTER_ACTION)(ctx, request)
+
+
+@handles(WriteTxnMarkersRequest, right=_may_write_markers, throttled=False)
 def write_txn_markers(
     ctx: Context, request: WriteTxnMarkersRequest
 ) -> Pending[WriteTxnMarkersResponse]:
@@ -159,7 +223,24 @@ def write_txn_markers(
     return ctx.broker.markers.write(request)
 
 
-@handles(DescribeTransactionsRequest)
+def _may_describe(ctx: Context, request: DescribeTransactionsRequest) -> Decision:
+    """DESCRIBE on each transactional id; its topics that may not be described are left out."""
+    decision = Each(Operation.DESCRIBE, _ID, "transactional_ids", order="in place")(ctx, request)
+    assert not isinstance(decision, Denied), "only what is forwarded ends before its handler"
+
+    def finish(response: DescribeTransactionsResponse) -> Any:
+        for state in response.transaction_states:
+            state.topics = [
+                topic
+                for topic in state.topics
+                if ctx.is_allowed(Operation.DESCRIBE, ResourceType.TOPIC, topic.topic)
+            ]
+        return response if decision is None else decision.finish(response)
+
+    return Reduced(request if decision is None else decision.request, finish)
+
+
+@handles(DescribeTransactionsRequest, right=_may_describe)
 def describe_transactions(
     ctx: Context, request: DescribeTransactionsRequest
 ) -> Pending[DescribeTransactionsResponse]:
@@ -167,7 +248,21 @@ def describe_transactions(
     return queries.describe_all(ctx.broker.transactions, request.transactional_ids)
 
 
-@handles(ListTransactionsRequest)
+def _may_list(ctx: Context, request: ListTransactionsRequest) -> Reduced:
+    """DESCRIBE on each transactional id; the others are left out."""
+
+    def finish(response: ListTransactionsResponse) -> ListTransactionsResponse:
+        response.transaction_states = [
+            state
+            for state in response.transaction_states
+            if ctx.is_allowed(Operation.DESCRIBE, _ID, state.transactional_id)
+        ]
+        return response
+
+    return Reduced(request, finish)
+
+
+@handles(ListTransactionsRequest, right=_may_list)
 def list_transactions(
     ctx: Context, request: ListTransactionsRequest
 ) -> Pending[ListTransactionsResponse]:

@@ -1,8 +1,9 @@
 """The APIs that are served: which function handles each, and how its messages are read and written.
 
-A handler is a plain function `(ctx, request) -> response | Pending[response] | None`, bound to
-its API by `@handles`. It returns None where the client gets no response (acks=0). Requests and
-responses are message objects of the codec, unless `@handles` names another `Form`.
+A handler is a plain function `(ctx, request) -> response | Pending[response] | None`, bound to its
+API by `@handles`, the one declaration of an API: its right, who decides it, what quotas do to it,
+its listeners, its form. None stands for no response (acks=0). Requests and responses are message
+objects of the codec, unless `@handles` names another `Form`.
 
 Kafka: kafka.server.KafkaApis.handle, org.apache.kafka.common.protocol.ApiKeys.
 """
@@ -14,10 +15,11 @@ from functools import cache, partial, wraps
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
-from ottla.errors import ErrorCode, KafkaError, TooManyElements
+from ottla.errors import KafkaError, TooManyElements
 from ottla.protocol import codec
-from ottla.protocol.api_keys import ApiKey, response_class
+from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.frames import encode_response
+from ottla.protocol.versions import parse_versions
 from ottla.server.requests.parts import (
     ELEMENTS_IN_A_TURN,
     PARTS,
@@ -25,6 +27,8 @@ from ottla.server.requests.parts import (
     in_parts,
     max_elements,
 )
+from ottla.server.requests.refusals import refused
+from ottla.server.requests.rights import InOrder, if_enabled, refusing_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
     from ottla.protocol.schema import Request
     from ottla.protocol.walker import Reader
     from ottla.server.requests.context import Context
+    from ottla.server.requests.rights import Check
     from ottla.types import SendItem
 
     Handler = Callable[[Context, Any], Any]
@@ -44,6 +49,7 @@ HANDLER_MODULES = (
     "metadata",
     "topic_partitions",
     "groups",
+    "group_offsets",
     "consumer_groups",
     "share.groups",
     "share.fetch",
@@ -82,8 +88,8 @@ class Form:
     """(reader, version) → request; CorruptMessage when there is none."""
     write: Callable[[Any, int, int, int], bytes | Sequence[SendItem]]
     """(response, correlation id, version, throttle time in ms) → frame."""
-    fail: Callable[[Any, KafkaError], Any]
-    """(request, error) → response; None when no response can carry the error."""
+    fail: Callable[[Any, KafkaError, int], Any]
+    """(request, error, version) → response; None when no response can carry the error."""
 
 
 @dataclass(frozen=True, slots=True)  # attributes of named tuples are found slowly
@@ -98,6 +104,13 @@ class Api:
     lowest: int
     highest: int
     form: Form
+    right: Check
+    is_forwarded: bool
+    """Whether a broker forwards it to the active controller, which checks the client's rights."""
+    is_throttled: bool
+    """Whether request quotas delay it; between nodes that would harm the whole cluster."""
+    refused_over_quota_from: int
+    """The version from which too many mutations are refused, not only throttled (KIP-599)."""
 
 
 _registry: dict[tuple[int, str], Api] = {}
@@ -107,20 +120,39 @@ _registry: dict[tuple[int, str], Api] = {}
 def handles(
     request: type[Request],
     *,
+    right: Check | tuple[Check, ...],
+    is_enabled: Callable[[Context], bool] | None = None,
+    forwarded: bool = False,
+    throttled: bool = True,
+    refused_over_quota_from: int = 0,
     form: Form | None = None,
     listener: str | None = None,
 ) -> Callable[[Handler], Handler]:
-    """Bind a function to an API.
+    """Bind a function to an API: its right, or several of which each is needed, and the rest.
 
-    The API is served on the listeners that its request class names, or on the one named here.
+    The API is served on the listeners that its request class names, or on the one named here. In a
+    cluster for which it is not enabled the handler refuses it before any right is looked at.
     """
+    checked: Check = InOrder(right) if type(right) is tuple else right  # type: ignore[assignment] # named ones are rights
+    if is_enabled is not None:
+        checked = if_enabled(is_enabled, checked)
 
     def bind(function: Handler) -> Handler:
         key = ApiKey(request.message_key)
         lowest, highest = request.versions
-        own = form or codec_form(request, key)
-        handler = _parted(function) if key in PARTS else function
-        api = Api(key, request, handler, function, lowest, highest, own)
+        api = Api(
+            key,
+            request,
+            _parted(function) if key in PARTS else function,
+            function,
+            lowest,
+            highest,
+            form or codec_form(request),
+            checked,
+            forwarded,
+            throttled,
+            refused_over_quota_from,
+        )
         for kind in request.api_listeners if listener is None else (listener,):
             _registry[key, kind] = api
         return function
@@ -131,7 +163,7 @@ def handles(
 def _parted(function: Handler) -> Handler:
     @wraps(function)
     def handler(ctx: Context, request: Any) -> Any:
-        return in_parts(ctx, request, partial(function, ctx))
+        return in_parts(ctx, request, refusing_parts(ctx, request, partial(function, ctx)))
 
     return handler
 
@@ -157,9 +189,20 @@ def _without_unstable(api: Api) -> Api:
     return replace(api, highest=api.highest - hidden)
 
 
-def codec_form(request: type[Request], key: ApiKey) -> Form:
-    """Return the form of an API whose messages are objects."""
+def codec_form(
+    request: type[Request],
+    *,
+    fail: Callable[[Any, KafkaError, int], Any] | None = None,
+    errors_in_items: str = "none",
+) -> Form:
+    """Return the form of an API whose messages are objects.
+
+    In the versions `errors_in_items` the refusal of a whole request names each item as well,
+    although the response has a code for all of them.
+    """
+    key = ApiKey(request.message_key)
     allowance = min(max_elements(key), ELEMENTS_IN_A_TURN)
+    in_items = parse_versions(errors_in_items)
 
     def read(reader: Reader, version: int) -> Any:
         source, position = reader.source, reader.position
@@ -176,14 +219,7 @@ def codec_form(request: type[Request], key: ApiKey) -> Form:
         items = encode_response(correlation_id, key, version, response)
         return items if len(items) > 1 else cast("bytes", items[0])  # which is sent faster
 
-    def fail(_request: Any, error: KafkaError) -> Any:
-        response: Any = response_class(key)()
-        if not hasattr(response, "error_code"):
-            return None
-        response.error_code = int(error.code)
-        if hasattr(response, "error_message"):
-            is_known = error.code is not ErrorCode.UNKNOWN_SERVER_ERROR
-            response.error_message = error.message if is_known else None
-        return response
+    def refuse(message: Any, error: KafkaError, version: int) -> Any:
+        return refused(message, error, version, in_items=version in in_items)
 
-    return Form(read, write, fail)
+    return Form(read, write, fail or refuse)

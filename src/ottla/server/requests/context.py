@@ -14,12 +14,14 @@ from ottla.server.controller.channel import Requester
 if TYPE_CHECKING:
     from ottla.network.connection import Connection
     from ottla.protocol.request_header import Header
+    from ottla.replication.partition import Partition
     from ottla.security.acl import ResourceType
     from ottla.security.principal import Principal
     from ottla.server.broker.broker import Broker
     from ottla.server.controller.channel import ControllerChannel, RequestGuard
     from ottla.server.requests.api import Api
     from ottla.server.requests.throttling import QuotaUse
+    from ottla.types import Uuid
 
 
 MAX_LOGGED_DENIALS: Final = 10
@@ -163,13 +165,28 @@ class Context:
             if may(who, host, operation, resource_type, name).is_allowed
         )
 
-    def requester(self, *, strict_from: int = 0) -> Requester:
+    def current_leader(
+        self, topic: str | Uuid, index: int, replica: Partition | None
+    ) -> tuple[int, int] | None:
+        """Return id and epoch of a leader, for clients with stale metadata (KIP-951).
+
+        As this broker's replica knows it, else the metadata. The id is -1 where a partition has no
+        leader; None where no leader is known. Kafka: KafkaApis.getCurrentLeader.
+        """
+        if replica is not None:
+            return replica.leader_id, replica.leader_epoch
+        topics = self.broker.image.topics
+        known = topics.by_name.get(topic) if isinstance(topic, str) else topics.by_id.get(topic)
+        partition = None if known is None else known.partitions.get(index)
+        return None if partition is None else (partition.leader, partition.leader_epoch)
+
+    def requester(self) -> Requester:
         """Return the client as the controller needs it.
 
-        Topic changes over the mutation quota are throttled in versions below strict_from, and
-        refused from strict_from on.
+        Topic changes over the mutation quota are throttled in the versions of old clients, and
+        refused in others (KIP-599).
         """
-        is_strict = self.api_version >= strict_from
+        is_strict = self.api_version >= self.api.refused_over_quota_from
         return Requester(
             self.principal, self.client_id, is_strict, self.api_version, self.client, self.guard
         )

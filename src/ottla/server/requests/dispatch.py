@@ -12,12 +12,13 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.errors import ErrorCode, KafkaError, OttlaError
+from ottla.protocol.apis.api_versions import ApiVersionsResponse
 from ottla.protocol.request_header import split_header
 from ottla.purgatory.pending import Pending, as_pending
 from ottla.server.requests.api import served_apis
 from ottla.server.requests.context import Context
-from ottla.server.requests.guards import call_guarded
 from ottla.server.requests.parts import LargeRequest, decoded
+from ottla.server.requests.rights import call_guarded
 from ottla.server.requests.throttling import QuotaUse
 from ottla.server.requests.timing import Wait
 
@@ -93,7 +94,7 @@ class Dispatcher:
             if broker.authorizer is None:
                 result = api.handler(ctx, request)
             else:
-                result = call_guarded(ctx, api, request)
+                result = call_guarded(ctx, request)
         except Exception as error:  # noqa: BLE001 - whatever a handler raises must be answered
             self._fail(ctx, request, error)
         else:
@@ -140,7 +141,7 @@ class Dispatcher:
                 if broker.authorizer is None:
                     result = api.handler(ctx, request)
                 else:
-                    result = call_guarded(ctx, api, request)
+                    result = call_guarded(ctx, request)
             except Exception as error:  # noqa: BLE001 - as above
                 result = Pending.failed(error)
             if ctx.quota_use is not None:
@@ -160,10 +161,12 @@ class Dispatcher:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"api key {header[0]} is not served")
         if header[0] != _API_VERSIONS:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-        from ottla.server.handlers.api_versions import unsupported_version
-
         ctx = Context(self._broker, connection, self._listener, api, (header[0], 0, *header[2:]))
-        self._answer(ctx, unsupported_version(ctx))
+        served = ApiVersionsResponse.ApiVersion(
+            api_key=_API_VERSIONS, min_version=api.lowest, max_version=api.highest
+        )
+        code = int(ErrorCode.UNSUPPORTED_VERSION)
+        self._answer(ctx, ApiVersionsResponse(error_code=code, api_keys=[served]))
         return None, header
 
     def _answer_later(self, ctx: Context, request: Any, pending: Pending[Any]) -> None:
@@ -181,7 +184,7 @@ class Dispatcher:
         pending.on_done(answer)
 
     def _fail(self, ctx: Context, request: Any, error: Exception) -> None:
-        """Answer with the error where the API's response can carry one, else close."""
+        """Refuse what the request names; close where no response can say so (acks=0)."""
         if not isinstance(error, OttlaError):
             extra = {"event": "request.failed", "client": ctx.client}
             log.error("request failed; report this traceback as a bug", exc_info=error, extra=extra)
@@ -189,7 +192,7 @@ class Dispatcher:
             error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         if self._times is not None:
             self._times.errors[ctx.api_key, int(error.code)] += 1
-        response = ctx.api.form.fail(request, error)
+        response = ctx.api.form.fail(request, error, ctx.api_version)
         if response is None:
             ctx.connection.finish()
         else:

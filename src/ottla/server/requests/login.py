@@ -45,8 +45,8 @@ _MIN_REAUTHENTICATION_MS: Final = 1000
 _KEY_BYTES: Final = 2
 _HANDSHAKE: Final = int(ApiKey.SASL_HANDSHAKE)
 _IN_LOGIN: Final = frozenset({LoginState.INITIAL, LoginState.HANDSHAKE})
-_handshake_form = codec_form(SaslHandshakeRequest, ApiKey.SASL_HANDSHAKE)
-_authenticate_form = codec_form(SaslAuthenticateRequest, ApiKey.SASL_AUTHENTICATE)
+_handshake_form = codec_form(SaslHandshakeRequest)
+_authenticate_form = codec_form(SaslAuthenticateRequest)
 
 
 class LoginPolicy(NamedTuple):

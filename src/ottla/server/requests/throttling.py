@@ -22,18 +22,6 @@ if TYPE_CHECKING:
     from ottla.types import SendItem
 
 T = TypeVar("T")
-EXEMPT: Final = frozenset(
-    {
-        ApiKey.ALTER_PARTITION,
-        ApiKey.BEGIN_QUORUM_EPOCH,
-        ApiKey.END_QUORUM_EPOCH,
-        ApiKey.ENVELOPE,
-        ApiKey.FETCH_SNAPSHOT,
-        ApiKey.VOTE,
-        ApiKey.WRITE_TXN_MARKERS,
-    }
-)
-"""Requests between nodes: throttling them would harm the whole cluster."""
 _PRODUCE: Final = int(ApiKey.PRODUCE)
 _FETCH: Final = int(ApiKey.FETCH)
 _PERCENT_PER_S: Final = 100.0
@@ -97,7 +85,7 @@ class QuotaUse:
         elif self._fetch is not None:
             self._answer_fetch(ctx, self._fetch, response, now_ms)
         else:
-            throttle_ms = 0 if ctx.api_key in EXEMPT else self._record_time(ctx, now_ms)
+            throttle_ms = self._record_time(ctx, now_ms) if ctx.api.is_throttled else 0
             throttle_ms = max(throttle_ms, getattr(response, "throttle_time_ms", 0))
             self._send(ctx, self._frame(ctx, response, throttle_ms), throttle_ms, now_ms)
 
@@ -106,7 +94,7 @@ class QuotaUse:
         is_produce = ctx.api_key == _PRODUCE
         if is_produce:
             ctx.broker.quotas.produced.record(ctx.user, ctx.client_id, self._request_bytes, now_ms)
-        if ctx.api_key not in EXEMPT and not (is_produce and response is None):
+        if ctx.api.is_throttled and not (is_produce and response is None):
             self._record_time(ctx, now_ms)
 
     def _answer_produce(self, ctx: Context, response: Any, now_ms: int) -> None:

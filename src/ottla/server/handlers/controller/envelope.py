@@ -5,6 +5,7 @@ Kafka: ControllerApis.handleEnvelopeRequest, EnvelopeUtils (KIP-590).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
@@ -14,11 +15,12 @@ from ottla.protocol.records.principal import DefaultPrincipalData
 from ottla.protocol.request_header import split_header
 from ottla.purgatory.pending import Pending, as_pending
 from ottla.quota.connections import plain_address
+from ottla.security.acl import Operation
 from ottla.security.principal import Principal
 from ottla.server.requests.api import handles, served_apis
 from ottla.server.requests.context import Context
-from ottla.server.requests.guards import FORWARDED, call_guarded
 from ottla.server.requests.parts import LargeRequest, decoded
+from ottla.server.requests.rights import Right, call_guarded, refusing
 
 if TYPE_CHECKING:
     from ottla.protocol.schema import Request
@@ -86,37 +88,33 @@ class ForwardedContext(Context):
         return self._controller.is_standby
 
 
-@handles(EnvelopeRequest)
+@handles(EnvelopeRequest, right=Right(Operation.CLUSTER_ACTION), throttled=False)
 def envelope(ctx: Context, request: EnvelopeRequest) -> EnvelopeResponse | Pending[Any]:
     """Handle the request inside; on NOT_CONTROLLER the broker sends it to another controller."""
     principal, client = _sender(request)
     header = split_header(memoryview(request.request_data))
     api = served_apis(ctx.listener).get(header[0])
-    if api is None or api.key not in FORWARDED:
+    if api is None or not api.is_forwarded:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"api key {header[0]} is not forwarded")
     if not api.lowest <= header[1] <= api.highest:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     inner = ForwardedContext(ctx, api, header, principal, client)
     try:
-        result = _handled(inner, api, api.form.read(header[4], header[1]))
+        result = _handled(inner, api.form.read(header[4], header[1]))
     except LargeRequest as large:
-        result = _handled_large(inner, api, large)
+        result = _handled_large(inner, large)
     if isinstance(result, Pending):
-        return _when_answered(inner, result)
+        return result.then(partial(_answer, inner))
     return _answer(inner, result)
 
 
-def _handled(ctx: ForwardedContext, api: Api, request: Any) -> Any:
+def _handled(ctx: ForwardedContext, request: Any) -> Any:
     """Handle the request with the rights of its client; a denial is an answer, too."""
-    if ctx.broker.authorizer is None:
-        return api.handler(ctx, request)
-    try:
-        return call_guarded(ctx, api, request)
-    except KafkaError as error:
-        return api.form.fail(request, error)
+    handle = ctx.api.handler if ctx.broker.authorizer is None else call_guarded
+    return refusing(ctx, request, partial(handle, ctx))
 
 
-def _handled_large(ctx: ForwardedContext, api: Api, large: LargeRequest) -> Pending[Any]:
+def _handled_large(ctx: ForwardedContext, large: LargeRequest) -> Pending[Any]:
     answer: Pending[Any] = Pending()
 
     def handle(done: Pending[Any]) -> None:
@@ -124,28 +122,13 @@ def _handled_large(ctx: ForwardedContext, api: Api, large: LargeRequest) -> Pend
             answer.fail(done.error)
             return
         try:
-            result = _handled(ctx, api, done.value)
+            result = _handled(ctx, done.value)
         except Exception as error:  # noqa: BLE001 - the dispatcher answers it
             answer.fail(error)
             return
         as_pending(result).pass_to(answer)
 
     decoded(ctx, large).on_done(handle)
-    return answer
-
-
-def _when_answered(ctx: ForwardedContext, result: Pending[Any]) -> Pending[EnvelopeResponse]:
-    answer: Pending[EnvelopeResponse] = Pending()
-
-    def answered(done: Pending[Any]) -> None:
-        if isinstance(done.error, KafkaError):
-            answer.complete(_answer(ctx, ctx.api.form.fail(None, done.error)))
-        elif done.error is not None:
-            answer.fail(done.error)
-        else:
-            answer.complete(_answer(ctx, done.value))
-
-    result.on_done(answered)
     return answer
 
 

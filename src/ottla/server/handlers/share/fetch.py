@@ -23,7 +23,7 @@ from ottla.replication.share.session import (
     ShareSession,
     TopicIdPartition,
 )
-from ottla.server.handlers.current_leader import current_leader
+from ottla.server.handlers.groups import MEMBER
 from ottla.server.handlers.share.acknowledgements import (
     acknowledge_all,
     check_member,
@@ -31,6 +31,7 @@ from ottla.server.handlers.share.acknowledgements import (
 )
 from ottla.server.handlers.share.groups import is_enabled
 from ottla.server.requests.api import handles
+from ottla.server.requests.rights import ByHandler
 from ottla.server.share.delayed_fetch import (
     DelayedShareFetch,
     FetchedRecords,
@@ -49,6 +50,7 @@ PartitionData = Topic.PartitionData
 AcknowledgedTopic = ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse
 AcknowledgedPartition = AcknowledgedTopic.PartitionData
 _LED_ELSEWHERE: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+_READ: Final = (MEMBER, ByHandler("READ on each topic"))
 _STRICT: Final = 1
 _RENEW_FROM: Final = 2
 
@@ -71,7 +73,7 @@ def _failed_fetch(code: ErrorCode) -> ShareFetchResponse:
     )
 
 
-@handles(ShareFetchRequest)
+@handles(ShareFetchRequest, right=_READ, is_enabled=is_enabled)
 def share_fetch(
     ctx: Context, request: ShareFetchRequest
 ) -> ShareFetchResponse | Pending[ShareFetchResponse]:
@@ -301,7 +303,7 @@ def _leader(
     if error is None or error.code not in _LED_ELSEWHERE:
         return None
     replica = ctx.broker.replicas.by_topic_id.get(one.topic_id, {}).get(one.partition)
-    return current_leader(ctx, one.topic_id, one.partition, replica)
+    return ctx.current_leader(one.topic_id, one.partition, replica)
 
 
 def _endpoints(ctx: Context, leaders: set[int], endpoint: type[Any]) -> list[Any]:
@@ -318,7 +320,7 @@ def _endpoints(ctx: Context, leaders: set[int], endpoint: type[Any]) -> list[Any
 # -------------------------------------------------------------------- ShareAcknowledge
 
 
-@handles(ShareAcknowledgeRequest)
+@handles(ShareAcknowledgeRequest, right=_READ, is_enabled=is_enabled)
 def share_acknowledge(
     ctx: Context, request: ShareAcknowledgeRequest
 ) -> ShareAcknowledgeResponse | Pending[ShareAcknowledgeResponse]:

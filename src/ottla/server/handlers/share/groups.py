@@ -21,11 +21,14 @@ from ottla.protocol.apis.share_group_heartbeat import (
     ShareGroupHeartbeatResponse,
 )
 from ottla.purgatory.pending import Pending
+from ottla.server.handlers.consumer_groups import subscribed_topics
+from ottla.server.handlers.groups import MEMBER, EachDescribed
 from ottla.server.requests.api import handles
 from ottla.server.requests.operations import with_group_operations
 
 if TYPE_CHECKING:
     from ottla.server.requests.context import Context
+    from ottla.server.requests.rights import Denied
 
 
 _MAX_MEMBER_ID: Final = 36
@@ -41,7 +44,22 @@ def is_enabled(ctx: Context) -> bool:
     return ctx.broker.image.features.level(SHARE_VERSION) >= 1
 
 
-@handles(ShareGroupHeartbeatRequest)
+def _subscribed_topics(ctx: Context, request: ShareGroupHeartbeatRequest) -> Denied | None:
+    """DESCRIBE on every topic to which the member subscribes."""
+    return subscribed_topics(ctx, request) if is_member_id(request.member_id) else None
+
+
+def _assigned_topics(group: ShareGroupDescribeResponse.DescribedGroup) -> list[str]:
+    return sorted(
+        {
+            topic.topic_name
+            for member in group.members
+            for topic in member.assignment.topic_partitions
+        }
+    )
+
+
+@handles(ShareGroupHeartbeatRequest, right=(MEMBER, _subscribed_topics), is_enabled=is_enabled)
 def share_group_heartbeat(
     ctx: Context, request: ShareGroupHeartbeatRequest
 ) -> Pending[ShareGroupHeartbeatResponse]:
@@ -61,7 +79,11 @@ def _refused(code: ErrorCode) -> Pending[ShareGroupHeartbeatResponse]:
     )
 
 
-@handles(ShareGroupDescribeRequest)
+@handles(
+    ShareGroupDescribeRequest,
+    right=EachDescribed(_assigned_topics, "that its members are assigned"),
+    is_enabled=is_enabled,
+)
 def share_group_describe(
     ctx: Context, request: ShareGroupDescribeRequest
 ) -> Pending[ShareGroupDescribeResponse]:

@@ -6,6 +6,7 @@ handleDeleteShareGroupOffsetsRequest}; the decisions are in coordinator.group.sh
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.coordinator.runtime.answers import gather
@@ -24,8 +25,10 @@ from ottla.protocol.apis.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponse,
 )
 from ottla.purgatory.pending import Pending
+from ottla.security.acl import Operation, ResourceType
 from ottla.server.handlers.share.groups import is_enabled
 from ottla.server.requests.api import handles
+from ottla.server.requests.rights import Each, Reduced, Right, split, text_of
 from ottla.server.share.latest_offsets import latest_offsets
 from ottla.types import ZERO_UUID, TopicPartition, Uuid
 
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ottla.server.requests.context import Context
+    from ottla.server.requests.rights import Check, Decision
 
 Group = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup
 Topic = Group.DescribeShareGroupOffsetsResponseTopic
@@ -40,7 +44,83 @@ Partition = Topic.DescribeShareGroupOffsetsResponsePartition
 _UNKNOWN: Final = -1
 
 
-@handles(DescribeShareGroupOffsetsRequest)
+def _may_describe(ctx: Context, request: DescribeShareGroupOffsetsRequest) -> Reduced:
+    """DESCRIBE on each group and each topic; of all topics the others are left out."""
+    each = Each(
+        Operation.DESCRIBE, ResourceType.GROUP, "groups", "group_id", "in place", has_text=False
+    )
+    decision: Any = each(ctx, request)
+    reduced = copy(request) if decision is None else decision.request
+    split_groups = [_split_topics(ctx, group) for group in reduced.groups]  # one may be named twice
+    reduced.groups = [group for group, _ in split_groups]
+
+    def finish(response: DescribeShareGroupOffsetsResponse) -> Any:
+        for group, (_, denied) in zip(response.groups, split_groups, strict=True):
+            if group.error_code:  # a refused group has no topics
+                continue
+            group.topics = [
+                topic
+                for topic in group.topics
+                if ctx.is_allowed(Operation.DESCRIBE, ResourceType.TOPIC, topic.topic_name)
+            ]
+            group.topics += denied
+        return response if decision is None else decision.finish(response)
+
+    return Reduced(reduced, finish)
+
+
+def _split_topics(ctx: Context, group: Any) -> tuple[Any, list[Topic]]:
+    """Return a group with its allowed topics, and the results of the others."""
+    if group.topics is None:
+        return group, []
+    reduced = copy(group)
+    reduced.topics, denied = split(
+        group.topics,
+        lambda topic: ctx.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic.topic_name),
+    )
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return reduced, [
+        Topic(
+            topic_name=topic.topic_name,
+            topic_id=ZERO_UUID,
+            partitions=[
+                Partition(
+                    partition_index=index,
+                    start_offset=0,
+                    leader_epoch=0,
+                    error_code=int(code),
+                    error_message=code.text,
+                )
+                for index in topic.partitions
+            ],
+        )
+        for topic in denied
+    ]
+
+
+def _unless_refused(right: Check) -> Check:
+    """Leave refusals of topics out of a response that refuses the whole request."""
+
+    def check(ctx: Context, request: Any) -> Decision | None:
+        decision = right(ctx, request)
+        if not isinstance(decision, Reduced):
+            return decision
+        finish = decision.finish
+        return Reduced(
+            decision.request,
+            lambda response: response if response.error_code else finish(response),
+        )
+
+    check.__doc__ = text_of(right)
+    return check
+
+
+_READ_TOPICS: Final = _unless_refused(
+    Each(Operation.READ, ResourceType.TOPIC, "topics", "topic_name")
+)
+
+
+@handles(DescribeShareGroupOffsetsRequest, right=_may_describe, is_enabled=is_enabled)
 def describe_share_group_offsets(
     ctx: Context, request: DescribeShareGroupOffsetsRequest
 ) -> Pending[DescribeShareGroupOffsetsResponse]:
@@ -165,7 +245,11 @@ def _partition(one: Any, end: int | ErrorCode | None) -> Partition:
     )
 
 
-@handles(AlterShareGroupOffsetsRequest)
+@handles(
+    AlterShareGroupOffsetsRequest,
+    right=(Right(Operation.READ, ResourceType.GROUP, "group_id"), _READ_TOPICS),
+    is_enabled=is_enabled,
+)
 def alter_share_group_offsets(
     ctx: Context, request: AlterShareGroupOffsetsRequest
 ) -> Pending[AlterShareGroupOffsetsResponse]:
@@ -180,7 +264,11 @@ def alter_share_group_offsets(
     return ctx.broker.groups.share_offsets.alter(request)
 
 
-@handles(DeleteShareGroupOffsetsRequest)
+@handles(
+    DeleteShareGroupOffsetsRequest,
+    right=(Right(Operation.DELETE, ResourceType.GROUP, "group_id"), _READ_TOPICS),
+    is_enabled=is_enabled,
+)
 def delete_share_group_offsets(
     ctx: Context, request: DeleteShareGroupOffsetsRequest
 ) -> Pending[DeleteShareGroupOffsetsResponse]:

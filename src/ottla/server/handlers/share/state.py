@@ -14,14 +14,16 @@ from ottla.protocol.apis.initialize_share_group_state import InitializeShareGrou
 from ottla.protocol.apis.read_share_group_state import ReadShareGroupStateRequest
 from ottla.protocol.apis.read_share_group_state_summary import ReadShareGroupStateSummaryRequest
 from ottla.protocol.apis.write_share_group_state import WriteShareGroupStateRequest
+from ottla.security.acl import Operation
 from ottla.server.requests.api import handles
+from ottla.server.requests.rights import Right
 
 if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending
     from ottla.server.requests.context import Context
 
 
-@handles(InitializeShareGroupStateRequest)
+@handles(InitializeShareGroupStateRequest, right=Right(Operation.CLUSTER_ACTION))
 def initialize_share_group_state(
     ctx: Context, request: InitializeShareGroupStateRequest
 ) -> Pending[Any]:
@@ -29,25 +31,25 @@ def initialize_share_group_state(
     return ctx.broker.share.coordinator.initialize(request)
 
 
-@handles(ReadShareGroupStateRequest)
+@handles(ReadShareGroupStateRequest, right=Right(Operation.CLUSTER_ACTION))
 def read_share_group_state(ctx: Context, request: ReadShareGroupStateRequest) -> Pending[Any]:
     """Return states to the leaders of partitions."""
     return ctx.broker.share.coordinator.read(request)
 
 
-@handles(WriteShareGroupStateRequest)
+@handles(WriteShareGroupStateRequest, right=Right(Operation.CLUSTER_ACTION))
 def write_share_group_state(ctx: Context, request: WriteShareGroupStateRequest) -> Pending[Any]:
     """Apply changes of the leaders of partitions."""
     return ctx.broker.share.coordinator.write(request)
 
 
-@handles(DeleteShareGroupStateRequest)
+@handles(DeleteShareGroupStateRequest, right=Right(Operation.CLUSTER_ACTION))
 def delete_share_group_state(ctx: Context, request: DeleteShareGroupStateRequest) -> Pending[Any]:
     """Forget the states of share partitions."""
     return ctx.broker.share.coordinator.delete(request)
 
 
-@handles(ReadShareGroupStateSummaryRequest)
+@handles(ReadShareGroupStateSummaryRequest, right=Right(Operation.CLUSTER_ACTION))
 def read_share_group_state_summary(
     ctx: Context, request: ReadShareGroupStateSummaryRequest
 ) -> Pending[Any]:
