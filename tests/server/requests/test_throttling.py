@@ -30,6 +30,7 @@ def test_bytes_of_a_client_that_has_gone_count(acks: int) -> None:
     quotas.update({APP: {"producer_byte_rate": 1000.0}}, [APP])
     clock = SimpleNamespace(monotonic_ms=lambda: NOW_MS)
     ctx: Any = SimpleNamespace(
+        api=SimpleNamespace(is_throttled=True),
         api_key=ApiKey.PRODUCE,
         broker=SimpleNamespace(quotas=quotas, clock=clock),
         client_id="app",

@@ -71,13 +71,14 @@ def _refused(
 ) -> AlterUserScramCredentialsResponse:
     """Refuse each user once, although deletions and upsertions name it."""
     response = AlterUserScramCredentialsResponse
-    changes = (*request.deletions, *request.upsertions)
+    names = [deletion.name for deletion in request.deletions]
+    names += [upsertion.name for upsertion in request.upsertions]
     return response(
         results=[
             response.AlterUserScramCredentialsResult(
                 user=name, error_code=int(error.code), error_message=error.message
             )
-            for name in dict.fromkeys(change.name for change in changes)
+            for name in dict.fromkeys(names)
         ]
     )
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _TOPIC: Final = ResourceType.TOPIC
 _READ: Final = Right(Operation.READ, ResourceType.GROUP, "group_id")
 _DENIED: Final = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-_Fetched: Final = OffsetFetchResponse.OffsetFetchResponseGroup.OffsetFetchResponseTopics
+_Fetched = OffsetFetchResponse.OffsetFetchResponseGroup.OffsetFetchResponseTopics
 
 
 def _name(ctx: Context, topic: Any) -> str | None:
@@ -67,7 +67,7 @@ def _may_fetch(ctx: Context, request: OffsetFetchRequest) -> Decision | None:
             return Each(Operation.DESCRIBE, _TOPIC, "topics", "name")(ctx, request)
         return Reduced(request, lambda response: _visible(ctx, response))
     each = Each(Operation.DESCRIBE, ResourceType.GROUP, "groups", "group_id", "in place")
-    decision = each(ctx, request)
+    decision: Any = each(ctx, request)
     reduced = copy(request) if decision is None else decision.request
     groups, denied = [], []
     for group in reduced.groups:  # one may be named twice
@@ -91,7 +91,7 @@ def _visible(ctx: Context, answer: Any) -> Any:
     """Leave topics out of an answer about all of them: that is no denial."""
 
     def is_visible(topic: Any) -> bool:
-        name = topic.name or ctx.broker.topic_name(getattr(topic, "topic_id", None))
+        name = topic.name or ctx.broker.topic_name(topic.topic_id)
         return name is None or ctx.is_allowed(Operation.DESCRIBE, _TOPIC, name)
 
     answer.topics = [topic for topic in answer.topics if is_visible(topic)]

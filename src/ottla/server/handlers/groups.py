@@ -6,7 +6,8 @@ coordinator.group.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.coordinator.group.context import RequestContext
 from ottla.coordinator.group.coordinator import PROTOCOL_NAMED_VERSION
@@ -52,7 +53,8 @@ MEMBER: Final = Right(Operation.READ, ResourceType.GROUP, "group_id", has_text=F
 """The right of members; Kafka's refusals of members have no text."""
 
 
-class EachDescribed(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class EachDescribed:
     """DESCRIBE on each group of a request, and on every topic that its description names."""
 
     topics: Callable[[Any], Iterable[str]]
@@ -133,7 +135,7 @@ def _may_find(ctx: Context, request: FindCoordinatorRequest) -> Decision | None:
         "coordinator_keys",
         lambda key: ctx.authorize(Operation.DESCRIBE, resource, key),
         lambda key: _not_found(key, REFUSALS[resource], ""),
-        "in place",
+        order="in place",
     )
 
 

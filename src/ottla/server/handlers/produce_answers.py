@@ -260,7 +260,7 @@ def _is_transactional(records: memoryview | None) -> bool:
 
 
 def _may_write(ctx: Context, topic: str | Uuid) -> bool:
-    name = topic if type(topic) is str else ctx.broker.topic_name(topic)
+    name = topic if isinstance(topic, str) else ctx.broker.topic_name(topic)
     return name is None or ctx.authorize(Operation.WRITE, ResourceType.TOPIC, name)
 
 

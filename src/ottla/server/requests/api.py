@@ -133,7 +133,7 @@ def handles(
     The API is served on the listeners that its request class names, or on the one named here. In a
     cluster for which it is not enabled the handler refuses it before any right is looked at.
     """
-    checked: Check = InOrder(right) if type(right) is tuple else right  # type: ignore[assignment] # named ones are rights
+    checked = InOrder(right) if isinstance(right, tuple) else right
     if is_enabled is not None:
         checked = if_enabled(is_enabled, checked)
 

@@ -18,7 +18,9 @@ Kafka: kafka.server.AuthHelper and the checks in KafkaApis and ControllerApis.
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import dataclass
 from functools import partial, wraps
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 from ottla.errors import ErrorCode, KafkaError
@@ -62,7 +64,8 @@ REFUSALS: Final = {
 }
 
 
-class Right(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Right:
     """A right to the whole request: on the cluster, or on what a field of it names."""
 
     operation: Operation
@@ -87,7 +90,8 @@ class Right(NamedTuple):
         return f"{self.operation.name} on the {words(self.resource)}"
 
 
-class Each(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Each:
     """A right to each element of a list of the request; the others are refused, one by one."""
 
     operation: Operation
@@ -111,7 +115,7 @@ class Each(NamedTuple):
             self.elements,
             partial(self._is_allowed, ctx),
             refusal(ctx, request, self.elements, REFUSALS[self.resource], has_text=self.has_text),
-            self.order,
+            order=self.order,
         )
 
     def _is_allowed(self, ctx: Context, element: Any) -> bool:
@@ -128,7 +132,8 @@ class Each(NamedTuple):
         return f"{self.operation.name} on each {words(self.resource)}"
 
 
-class ByHandler(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ByHandler:
     """A right that the handler checks itself: it knows later what the request is about."""
 
     text: str
@@ -152,12 +157,13 @@ def words(resource: ResourceType) -> str:
 
 def text_of(right: Check) -> str:
     """Return a right as the documents name it: itself, or the first line of its function."""
-    if isinstance(right, tuple):
+    if not isinstance(right, FunctionType):
         return str(right)
     return (right.__doc__ or "").partition("\n")[0].rstrip(".")
 
 
-class InOrder(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class InOrder:
     """Several rights, each needed; the first one that is missing refuses."""
 
     rights: tuple[Check, ...]
@@ -225,6 +231,7 @@ def cut(
     elements: str,
     is_allowed: Callable[[Any], bool],
     refuse: Callable[[Any], Any],
+    *,
     order: Order = "last",
 ) -> Decision | None:
     """Return the request with its allowed elements alone; None where all of them are.
@@ -325,8 +332,9 @@ def refusing(
 
     def fail(error: KafkaError) -> Any:
         response = ctx.api.form.fail(request, error, ctx.api_version)
-        is_whole = finish is None or getattr(response, "error_code", 0)
-        return response if is_whole else finish(response)  # type: ignore[misc] # not None
+        if finish is None or getattr(response, "error_code", None):
+            return response
+        return finish(response)
 
     try:
         result = handle(request)
