@@ -113,7 +113,7 @@ def measure(codec: Compression, load: str) -> None:
     rules = ValidationRules(compression_type=target, max_message_bytes=200 * MIB)
     data = batch(codec, load)
     texts = {"decompression.max.cpu.ms": "60000"}
-    settings = LimitSettings(LimitSettings.read(texts).values, texts)
+    settings = LimitSettings(LimitSettings.definitions.read(texts).values, texts)
     finished: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
     pool = ThreadPoolExecutor(WORKERS)
 

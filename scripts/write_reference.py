@@ -17,9 +17,8 @@ import ottla
 from ottla import spark, streams, testing
 from ottla.cli.main import COMMANDS
 from ottla.config.broker import BrokerConfig
-from ottla.config.checks import OneOf, OneOfAnyCase, Range
 from ottla.config.client import AdminConfig, ConsumerConfig, ProducerConfig
-from ottla.config.definition import double_text
+from ottla.config.definition import cell, code, reference
 from ottla.config.dynamic import ALL_DYNAMIC
 from ottla.config.group import ClientMetricsConfig, GroupConfig
 from ottla.config.own import OwnSettings
@@ -29,7 +28,7 @@ from ottla.metrics.families import Family
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ottla.config.definition import ConfigTable, Key
+    from ottla.config.definition import ConfigTable
 
 SOURCE = Path(ottla.__file__).parent
 METRICS = [f"server.metrics.{path.stem}" for path in (SOURCE / "server" / "metrics").glob("[a-z]*")]
@@ -39,61 +38,18 @@ FACADE_MAKERS = {"blocking", "locked"}
 METRIC_MODULES = sorted({*METRICS, "server.http.health", "server.system.process_metrics"})
 
 
-def cell(text: object) -> str:
-    """Make a text fit into a table."""
-    return str(text).replace("\n", " ").replace("|", "\\|").replace("<", "&lt;")
-
-
-def code(text: object) -> str:
-    """Format a literal in a table; none for an empty one."""
-    return f"`{cell(text)}`" if str(text) else ""
-
-
 def table(head: str, rows: Iterable[str]) -> str:
     """Return a table."""
     columns = head.count("|") - 1
     return "\n".join([head, "|" + "---|" * columns, *rows, "", ""])
 
 
-def valid(key: Key) -> str:
-    """Say which values are valid, as far as the type does not."""
-    check = key.check
-    if isinstance(check, OneOf | OneOfAnyCase):
-        return ", ".join(code(word) for word in check.words)
-    if isinstance(check, Range):
-        low, high = (
-            code(bound if isinstance(bound, int) else double_text(bound))
-            for bound in (
-                check.smallest,
-                check.smallest if check.largest is None else check.largest,
-            )
-        )
-        return f"{low} to {high}" if check.largest is not None else f"at least {low}"
-    return ""
-
-
 def settings(tables: Iterable[tuple[str, type[ConfigTable]]], *, dynamic: bool = False) -> str:
     """Return one table of settings by group, each sorted by name."""
-    texts: list[str] = []
-    for title, group in tables:
-        keys = sorted((one for one in group.keys.values() if not one.internal), key=by_name)
-        rows = [setting_row(key, dynamic=dynamic) for key in keys]
-        head = "| setting | type | default | valid values | meaning |"
-        texts.append(f"## {title}\n\n{table(head + (' dynamic |' if dynamic else ''), rows)}")
-    return "\n".join(texts)
-
-
-def by_name(key: Key) -> str:
-    """Return the name to sort by."""
-    return key.name
-
-
-def setting_row(key: Key, *, dynamic: bool) -> str:
-    """Return the row of a setting."""
-    default = "required" if key.required else "null" if key.default is None else ""
-    default = default or code(key.text(key.default))
-    row = f"| `{key.name}` | {key.type.name.lower()} | {default} | {valid(key)} | {cell(key.doc)} |"
-    return row + (f" {'yes' if key.name in ALL_DYNAMIC else ''} |" if dynamic else "")
+    changing = ALL_DYNAMIC if dynamic else None
+    return "\n".join(
+        f"## {title}\n\n{reference(group.definitions, changing)}" for title, group in tables
+    )
 
 
 def metric_page() -> str:

@@ -41,7 +41,7 @@ def test_defaults_differ_between_clients() -> None:
 )
 def test_where_a_consumer_starts(text: str, *, legal: bool) -> None:
     """A word, or a time before now in days, hours, minutes and seconds."""
-    reading = ConsumerConfig.read({"auto.offset.reset": text})
+    reading = ConsumerConfig.definitions.read({"auto.offset.reset": text})
     assert ("auto.offset.reset" not in {one.name for one in reading.problems}) is legal
 
 

@@ -79,7 +79,7 @@ def test_all_problems_come_at_once() -> None:
 @pytest.mark.parametrize("text", ["1_000", "0x10", "", "1 0", "१", "9" * 5000, "2147483648"])
 def test_only_kafkas_numbers_are_numbers(text: str) -> None:
     """Number formats that only Python accepts are refused, of any length."""
-    reading = Base.read({"node.id": text})
+    reading = Base.definitions.read({"node.id": text})
     assert [problem.name for problem in reading.problems] == ["node.id"] or text == "१"
 
 

@@ -114,8 +114,7 @@ class GzipLevel:
 
     def reason(self, _name: str, value: object) -> str | None:
         """Allow the ten levels."""
-        assert isinstance(value, int)
-        if value == -1 or 1 <= value <= 9:
+        if isinstance(value, int) and (value == -1 or 1 <= value <= 9):
             return None
         return "Value must be between 1 and 9 or equal to -1"
 

@@ -6,7 +6,8 @@ Kafka: org.apache.kafka.common.config.ConfigDef and AbstractConfig. A table read
         log_segment_bytes: Int = key(1 << 30, "Size of a segment.", at_least(1 << 20), HIGH)
 
 The dotted name is the attribute name with `.` for `_`; the annotation gives the type, with `| None`
-where null is valid. `parse` converts texts to typed values.
+where null is valid. `parse` converts texts to typed values. What code declares while it runs, as
+connectors do, is a `ConfigDefinitions`; each table has one.
 """
 
 from __future__ import annotations
@@ -18,13 +19,22 @@ from enum import Enum
 from inspect import get_annotations
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, TypeAlias
 
-from ottla.config.checks import ListCheck
+from ottla.config.checks import ListCheck, OneOf, OneOfAnyCase, Range
 from ottla.config.problems import ConfigErrors, ConfigProblem, invalid
 from ottla.config.secret import Secret
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from typing import Self
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from typing import Protocol, Self
+
+    class Recommender(Protocol):
+        """Proposes values of a setting that depend on those of others."""
+
+        def valid_values(self, name: str, parsed: Mapping[str, Any]) -> list[Any]:
+            """Return the values to propose; ConfigErrors becomes an error of the setting."""
+
+        def visible(self, name: str, parsed: Mapping[str, Any]) -> bool:
+            """Whether the setting has a meaning among the others."""
 
     from ottla.config.checks import Check
 
@@ -49,6 +59,15 @@ class Importance(Enum):
     HIGH = "high"
     MEDIUM = "medium"
     LOW = "low"
+
+
+class Width(Enum):
+    """The room that a form gives to a value."""
+
+    NONE = "none"
+    SHORT = "short"
+    MEDIUM = "medium"
+    LONG = "long"
 
 
 HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
@@ -105,6 +124,15 @@ class Key:
     internal: bool
     name: str = ""
     type: Type = Type.STRING
+    group: str | None = None
+    """The heading of the setting in a form; `order` is its place below, -1 without one."""
+    order: int = -1
+    width: Width = Width.NONE
+    display_name: str = ""
+    """The label in a form."""
+    dependents: tuple[str, ...] = ()
+    """The settings whose valid values depend on this one."""
+    recommender: Recommender | None = None
 
     @property
     def attribute(self) -> str:
@@ -127,9 +155,12 @@ class Key:
         if value is None:
             return None
         try:
-            return _CONVERSIONS[self.type](value, self.type)
+            value = _CONVERSIONS[self.type](value, self.type)
         except _WrongKindError as error:
             raise ConfigErrors([invalid(self.name, given, str(error))]) from None
+        if isinstance(self.check, ListCheck):
+            return tuple(dict.fromkeys(value))  # KIP-1161: duplicates are removed, not refused
+        return value
 
     def problem(self, value: Any) -> ConfigProblem | None:
         """Check a converted value; None when it is valid."""
@@ -176,14 +207,166 @@ class Given(dict[str, Any]):
         return f"Given({', '.join(self)})"
 
 
+@dataclass(slots=True)
+class ParsedValues:
+    """The result of parsing texts: converted values by dotted name, and all problems."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    problems: list[ConfigProblem] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ConfigValue:
+    """The outcome of a validation for one setting; without errors the value is valid."""
+
+    name: str
+    value: Any = None
+    recommended_values: list[Any] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    visible: bool = True
+
+
+class ConfigDefinitions:
+    """Settings by dotted name, in the order of their definition."""
+
+    def __init__(self, keys: Mapping[str, Key] | None = None) -> None:
+        self.keys: dict[str, Key] = dict(keys or {})
+
+    def define(
+        self,
+        name: str,
+        type_: Type,
+        default: Any = REQUIRED,
+        doc: str = "",
+        check: Check | None = None,
+        *,
+        importance: Importance = MEDIUM,
+        **more: Any,
+    ) -> Self:
+        """Add a setting; `more` are a Key's further fields. ConfigErrors for an invalid default."""
+        if name in self.keys:
+            raise _error(name, f"Configuration {name} is defined twice.")
+        more.setdefault("display_name", name)
+        added = Key(
+            default, doc, check, importance, more.pop("internal", False), name, type_, **more
+        )
+        if default is not REQUIRED:
+            added = replace(added, default=added.convert(default))
+            problem = added.problem(added.default)
+            if problem is not None:
+                raise ConfigErrors([problem])
+        self.keys[name] = added
+        return self
+
+    @property
+    def groups(self) -> list[str]:
+        """The groups of the settings, in the order in which they were first named."""
+        return list(dict.fromkeys(it.group for it in self.keys.values() if it.group is not None))
+
+    def read(self, given: Mapping[str, Any]) -> ParsedValues:
+        """Convert and check each given setting on its own; unknown names are left out."""
+        reading = ParsedValues()
+        for name, definition in self.keys.items():
+            if name not in given:
+                if definition.required:
+                    reading.problems.append(_missing(name))
+                continue
+            try:
+                value = definition.convert(given[name])
+            except ConfigErrors as error:
+                reading.problems.extend(error.problems)
+                continue
+            problem = definition.problem(value)
+            if problem is None:
+                reading.values[name] = value
+            else:
+                reading.problems.append(problem)
+        return reading
+
+    def parse(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the value of each setting, given or default; ConfigErrors names every problem."""
+        undefined = self._undefined()
+        if undefined:
+            text = "Some configurations in are referred in the dependents, but not defined: "
+            raise _error(undefined[0], text + ",".join(undefined))
+        reading = self.read(given)
+        if reading.problems:
+            raise ConfigErrors(reading.problems)
+        return {name: reading.values.get(name, it.default) for name, it in self.keys.items()}
+
+    def validate(self, given: Mapping[str, Any]) -> list[ConfigValue]:
+        """Return the value, the errors and the recommended values of every setting.
+
+        A setting is visited after those that it depends on, once for each of them, as in Kafka: a
+        missing one with two parents has its error twice.
+        """
+        outcomes = {name: ConfigValue(name) for name in self.keys}
+        for name in self._undefined():
+            text = f"{name} is referred in the dependents, but not defined."
+            outcomes[name] = ConfigValue(name, errors=[text], visible=False)
+        parsed: dict[str, Any] = {}
+        visits = list(self._visits())
+        for definition in visits:
+            outcome = outcomes[definition.name]
+            outcome.value = parsed[definition.name] = _checked(definition, given, outcome.errors)
+        for definition in visits:
+            if definition.recommender is not None:
+                _recommend(definition.recommender, outcomes[definition.name], parsed)
+        return list(outcomes.values())
+
+    def _undefined(self) -> list[str]:
+        names = (name for definition in self.keys.values() for name in definition.dependents)
+        return [name for name in dict.fromkeys(names) if name not in self.keys]
+
+    def _visits(self) -> Iterator[Key]:
+        """Yield settings without a parent, each followed by its dependents."""
+        children = {name for definition in self.keys.values() for name in definition.dependents}
+        waiting = [name for name in reversed(self.keys) if name not in children]
+        while waiting:
+            definition = self.keys.get(waiting.pop())
+            if definition is not None:
+                yield definition
+                waiting += reversed(definition.dependents)
+
+
+def _checked(definition: Key, given: Mapping[str, Any], errors: list[str]) -> Any:
+    """Return a setting's value, None for an invalid text, and add to its errors."""
+    value = None
+    if definition.name in given:
+        try:
+            value = definition.convert(given[definition.name])
+        except ConfigErrors as error:
+            errors += map(str, error.problems)
+    elif definition.required:
+        errors.append(str(_missing(definition.name)))
+    else:
+        value = definition.default
+    # Kafka checks the null of an invalid text, too: such a setting has two errors
+    problem = definition.problem(value)
+    if problem is not None:
+        errors.append(str(problem))
+    return value
+
+
+def _recommend(recommender: Recommender, outcome: ConfigValue, parsed: Mapping[str, Any]) -> None:
+    try:
+        values = recommender.valid_values(outcome.name, parsed)
+        earlier = outcome.recommended_values
+        outcome.recommended_values = [it for it in values if not earlier or it in earlier]
+        outcome.visible = recommender.visible(outcome.name, parsed)
+    except ConfigErrors as error:
+        outcome.errors += map(str, error.problems)
+
+
 class ConfigTable:
     """A table of settings; an instance holds their values as attributes.
 
-    A subclass adds its settings to those of its bases. `keys` maps dotted names to definitions
-    in the order of the tables.
+    A subclass adds its settings to those of its bases.
     """
 
-    keys: ClassVar[dict[str, Key]] = {}
+    definitions: ClassVar[ConfigDefinitions] = ConfigDefinitions()
+    keys: ClassVar[dict[str, Key]] = definitions.keys
+    """The definitions by dotted name, in the order of the tables."""
     _attributes: ClassVar[dict[str, str]] = {}
     """The attribute's name by the dotted one."""
 
@@ -193,14 +376,21 @@ class ConfigTable:
         for base in reversed(cls.__mro__[1:]):
             merged.update(base.__dict__.get("keys", {}))
         for attribute, annotation in get_annotations(cls).items():
-            found = cls.__dict__.get(attribute)
-            if not isinstance(found, Key):
+            declared = cls.__dict__.get(attribute)
+            if not isinstance(declared, Key):
                 continue
             kind = _ANNOTATIONS[annotation.split("|")[0].strip()]
-            default = tuple(found.default) if isinstance(found.default, list) else found.default
+            default = declared.default
             name = attribute.replace("_", ".")
-            merged[name] = replace(found, name=name, type=kind, default=default)
-        cls.keys = merged
+            merged[name] = replace(
+                declared,
+                name=name,
+                type=kind,
+                default=tuple(default) if isinstance(default, list) else default,
+                display_name=name,
+            )
+        cls.definitions = ConfigDefinitions(merged)
+        cls.keys = cls.definitions.keys
         cls._attributes = {name: definition.attribute for name, definition in merged.items()}
 
     def __init__(self, values: Mapping[str, Any], given: Mapping[str, Any]) -> None:
@@ -213,21 +403,10 @@ class ConfigTable:
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> Self:
         """Parse and check all settings; ConfigErrors names every invalid one."""
-        reading = cls.read(given)
+        reading = cls.definitions.read(given)
         if reading.problems:
             raise ConfigErrors(reading.problems)
         return cls(reading.values, given)
-
-    @classmethod
-    def read(cls, given: Mapping[str, Any]) -> ParsedValues:
-        """Convert and check each setting on its own; unknown names are left out."""
-        reading = ParsedValues()
-        for name, definition in cls.keys.items():
-            if name in given:
-                _read_one(definition, given[name], reading)
-            elif definition.required:
-                reading.problems.append(_missing(name))
-        return reading
 
     @classmethod
     def unknown(cls, given: Iterable[str]) -> list[str]:
@@ -243,27 +422,8 @@ class ConfigTable:
         return self.keys[name].text(self.value(name))
 
 
-@dataclass(slots=True)
-class ParsedValues:
-    """The result of parsing texts: converted values by dotted name, and all problems."""
-
-    values: dict[str, Any] = field(default_factory=dict)
-    problems: list[ConfigProblem] = field(default_factory=list)
-
-
-def _read_one(definition: Key, given: object, reading: ParsedValues) -> None:
-    try:
-        value = definition.convert(given)
-    except ConfigErrors as error:
-        reading.problems.extend(error.problems)
-        return
-    if isinstance(definition.check, ListCheck) and value is not None:
-        value = tuple(dict.fromkeys(value))  # KIP-1161: duplicates are removed, not refused
-    problem = definition.problem(value)
-    if problem is not None:
-        reading.problems.append(problem)
-        return
-    reading.values[definition.name] = value
+def _error(name: str, text: str) -> ConfigErrors:
+    return ConfigErrors([ConfigProblem(name, None, text)])
 
 
 def double_text(value: float) -> str:
@@ -350,3 +510,55 @@ _CONVERSIONS: Final = {
     Type.CLASS: _to_class,
     Type.PASSWORD: _to_secret,
 }
+
+
+# ---------------------------------------------------------------- reference
+
+_HEAD: Final = "| setting | type | default | valid values | meaning |"
+
+
+def reference(definitions: ConfigDefinitions, dynamic: Collection[str] | None = None) -> str:
+    """Return the table of all settings that are not internal, by name.
+
+    With `dynamic` a last column says which settings can change while the process runs.
+    """
+    public = (it for it in definitions.keys.values() if not it.internal)
+    keys = sorted(public, key=lambda it: it.name)
+    head = _HEAD if dynamic is None else f"{_HEAD} dynamic |"
+    rows = [
+        _row(key) + ("" if dynamic is None else f" {'yes' if key.name in dynamic else ''} |")
+        for key in keys
+    ]
+    return "\n".join([head, "|" + "---|" * (head.count("|") - 1), *rows, "", ""])
+
+
+def _row(key: Key) -> str:
+    default = "required" if key.required else "null" if key.default is None else ""
+    default = default or code(key.text(key.default))
+    return (
+        f"| `{key.name}` | {key.type.name.lower()} | {default} | {_valid(key)} | {cell(key.doc)} |"
+    )
+
+
+def _valid(key: Key) -> str:
+    """Return the valid values, as far as the type does not say them."""
+    check = key.check
+    if isinstance(check, OneOf | OneOfAnyCase):
+        return ", ".join(code(word) for word in check.words)
+    if isinstance(check, Range):
+        smallest, largest = (
+            code(bound if bound is None or isinstance(bound, int) else double_text(bound))
+            for bound in (check.smallest, check.largest)
+        )
+        return f"at least {smallest}" if check.largest is None else f"{smallest} to {largest}"
+    return ""
+
+
+def cell(text: object) -> str:
+    """Make a text fit into a table."""
+    return str(text).replace("\n", " ").replace("|", "\\|").replace("<", "&lt;")
+
+
+def code(text: object) -> str:
+    """Format a literal in a table; none for an empty one."""
+    return f"`{cell(text)}`" if str(text) else ""

@@ -160,7 +160,7 @@ def _describe_table(
     names: Sequence[str] | None,
 ) -> Iterator[DescribedSetting]:
     """Describe a small table; a default is a synonym only where others are inherited."""
-    reading = table.read(own)
+    reading = table.definitions.read(own)
     for name in _selected(list(table.keys), names):
         definition = table.keys[name]
         weaker = inherited(name) if inherited else []

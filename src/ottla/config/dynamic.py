@@ -233,7 +233,7 @@ def _refused(names: list[str], sentence: str) -> Iterable[ConfigProblem]:
 
 def _value_problems(name: str, value: str) -> list[ConfigProblem]:
     table = BrokerConfig if base_name(name) in BrokerConfig.keys else ThrottleSettings
-    reading = table.read({base_name(name): value})
+    reading = table.definitions.read({base_name(name): value})
     return [problem for problem in reading.problems if problem.name == base_name(name)]
 
 

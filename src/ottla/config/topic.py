@@ -96,7 +96,7 @@ def parse_topic_config(overrides: Mapping[str, str], broker: BrokerConfig) -> To
     Raises ConfigErrors for unknown names, invalid values and contradicting settings.
     """
     problems = list(unknown_topic_settings(overrides))
-    reading = TopicConfig.read(overrides)
+    reading = TopicConfig.definitions.read(overrides)
     problems += reading.problems
     config = TopicConfig({**broker_defaults(broker), **reading.values}, overrides)
     problems += _contradictions(config, broker)
@@ -107,7 +107,7 @@ def parse_topic_config(overrides: Mapping[str, str], broker: BrokerConfig) -> To
 
 def load_topic_config(overrides: Mapping[str, str], broker: BrokerConfig) -> TopicConfig:
     """Apply stored settings likewise, but ignore invalid values."""
-    reading = TopicConfig.read(overrides)
+    reading = TopicConfig.definitions.read(overrides)
     return TopicConfig({**broker_defaults(broker), **reading.values}, overrides)
 
 

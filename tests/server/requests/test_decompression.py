@@ -292,7 +292,9 @@ def make(shop: Workshop, cpu_s: Callable[[], float] = lambda: 0.0, **texts: str)
         "decompression.memory.bytes": str(16 << 20),
         **{name.replace("_", "."): text for name, text in texts.items()},
     }
-    return Decompression(LimitSettings(LimitSettings.read(given).values, given), shop.run, cpu_s)
+    return Decompression(
+        LimitSettings(LimitSettings.definitions.read(given).values, given), shop.run, cpu_s
+    )
 
 
 def oversized(size: int = 3 << 20) -> OffloadRequired:

@@ -98,7 +98,7 @@ class BrokerConfig(
     ) -> None:
         super().__init__(values, given)
         self.overrides = Given(overrides)
-        self.own = OwnSettings(OwnSettings.read(given).values, given)
+        self.own = OwnSettings(OwnSettings.definitions.read(given).values, given)
         problems: list[ConfigProblem] = []
         self._read_addresses(problems)
         self._read_inter_broker_listener(problems)
@@ -218,7 +218,7 @@ class BrokerConfig(
         result, so that a change can be validated.
         """
         overrides = {**cluster_wide, **own}
-        reading = self.read(overrides)
+        reading = self.definitions.read(overrides)
         values = {name: self.value(name) for name in self.keys}
         values.update(reading.values)
         changed = type(self)(values, self.given, {**self.overrides, **overrides})

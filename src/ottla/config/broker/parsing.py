@@ -24,7 +24,7 @@ def parse_broker_config(given: Mapping[str, str]) -> BrokerConfig:
     not implemented.
     """
     filled = _with_node_id(given)
-    reading = BrokerConfig.read(filled)
+    reading = BrokerConfig.definitions.read(filled)
     wrong = {problem.name for problem in reading.problems}
     values = {**_placeholders(wrong), **reading.values}
     config = BrokerConfig(values, filled)
@@ -33,7 +33,7 @@ def parse_broker_config(given: Mapping[str, str]) -> BrokerConfig:
     problems += [one for one in config.address_problems if one.name not in wrong]
     wrong.update(problem.name for problem in config.address_problems)
     problems += broken_rules(config, wrong)
-    problems += [*OwnSettings.read(filled).problems, *config.own.address_problems]
+    problems += [*OwnSettings.definitions.read(filled).problems, *config.own.address_problems]
     problems += config.own.level_problems
     if problems:
         raise ConfigErrors(problems)

@@ -284,7 +284,7 @@ def read_subscription(stored: Mapping[str, str]) -> TelemetrySubscription | None
     They were checked when they were stored, but not every regular expression of Java is one of
     Python. The last expression of an attribute counts, as in Kafka.
     """
-    config = ClientMetricsConfig(ClientMetricsConfig.read(stored).values, stored)
+    config = ClientMetricsConfig(ClientMetricsConfig.definitions.read(stored).values, stored)
     patterns: dict[str, regex.Pattern[str]] = {}
     for text in config.match:
         pattern = client_pattern(text)
