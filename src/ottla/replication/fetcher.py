@@ -600,6 +600,7 @@ class ReplicaFetcher:
         """Cut the log to the leader's end; empty one that ends below the leader's start."""
         log_of = replica.partition.log
         if replica.lookup == LATEST_TIMESTAMP and offset >= log_of.log_end_offset:
+            # not the local start, as in Kafka: OFFSET_MOVED_TO_TIERED_STORAGE leads to that
             replica.lookup = EARLIEST_TIMESTAMP
             self._go_on(replica)
             return

@@ -199,7 +199,8 @@ def _find(
         _check_available(partition, request)
         return -1, end, partition.leader_epoch
     if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
-        start = log.log_start_offset
+        is_local = timestamp == EARLIEST_LOCAL_TIMESTAMP
+        start = log.local_log_start_offset if is_local else log.log_start_offset
         return -1, start, log.leader_epochs.epoch_for_offset(start)
     if timestamp in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
         return -1, -1, -1  # tiered storage is not supported

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ottla.storage.log.events import LogEvents
     from ottla.storage.log.flush import FlushJob
     from ottla.storage.log.recovery import LoadedLog
+    from ottla.storage.segments.source import SegmentSource
     from ottla.types import OffsetAndEpoch
 
 log = logging.getLogger("ottla.storage")
@@ -71,6 +72,8 @@ class PartitionLog:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.segments = loaded.segments
+        self.readable: SegmentSource = self.segments
+        """The segments that reads see."""
         self.producer_state = loaded.producer_state
         self.leader_epochs = loaded.leader_epochs
         self.log_start_offset = loaded.log_start_offset
@@ -206,6 +209,11 @@ class PartitionLog:
         if unstable is None or unstable >= self.high_watermark:
             return self.high_watermark
         return max(unstable, self.log_start_offset)
+
+    @property
+    def local_log_start_offset(self) -> int:
+        """The first offset on this disk; without a remote tier that of the log."""
+        return self.log_start_offset
 
     def update_high_watermark(self, offset: int) -> int:
         """Move the high watermark, kept between the log's start and end; return where it is."""

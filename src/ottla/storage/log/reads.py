@@ -96,7 +96,7 @@ class LogReads:
             return NO_DATA, [] if is_filtered else None
         if max_bytes < 0:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Invalid max size {max_bytes}")
-        bases = log.segments.base_offsets
+        bases = log.readable.base_offsets
         number = bisect_right(bases, offset) - 1
         while number < len(bases):
             found = self._read_segment(number, offset, limit, max_bytes, min_one_message)
@@ -113,7 +113,7 @@ class LogReads:
     ) -> list[AbortedTransaction]:
         try:
             if isinstance(found, FileSlice):
-                index = self._log.segments.ordered[number].offset_index
+                index = self._log.readable.ordered[number].offset_index
                 with suppress(CorruptMessage):  # then those of the whole segment
                     limit = min(limit, index.offset_from(found.position + found.size, limit))
             return aborted_transactions(self._log, number, offset, limit)
@@ -129,7 +129,7 @@ class LogReads:
         min_one_message: bool,  # noqa: FBT001 - see above
     ) -> FileSlice | bytes | None:
         log = self._log
-        segments = log.segments
+        segments = log.readable
         segment = segments.ordered[number]
         try:
             place = segment.place_of(offset)
@@ -161,11 +161,12 @@ def aborted_transactions(
 
     Kafka: LocalLog.addAbortedTransactions, TransactionIndex.collectAbortedTxns.
     """
-    segments = log.segments
+    segments = log.readable
     upper = min(limit, segments.end_of(segment_number, log.log_end_offset))
     found: list[AbortedTransaction] = []
-    for number in range(segment_number, len(segments)):
-        index = segments[number].transaction_index
+    ordered = segments.ordered
+    for number in range(segment_number, len(ordered)):
+        index = ordered[number].transaction_index
         found += index.overlapping(fetch_offset, upper)
         if not index.is_followed_below(upper):
             break

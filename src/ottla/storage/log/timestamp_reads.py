@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.errors import CorruptMessage
 from ottla.protocol.offset_timestamps import MAX_TIMESTAMP
-from ottla.storage.log.timestamps import find_in
+from ottla.storage.log.timestamps import find_in, newest_segment, segment_reaching
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
@@ -49,10 +49,12 @@ def oldest_timestamps(log: PartitionLog, max_count: int) -> TimestampRead | None
 
 def _read_of(log: PartitionLog, segments: Iterable[Segment]) -> TimestampRead | None:
     active = log.segments.active
-    unread = [one for one in segments if one is not active and not one.knows_max_timestamp]
+    unread = [
+        segment for segment in segments if segment is not active and not segment.knows_max_timestamp
+    ]
     if not unread:
         return None
-    copies = [(one, one.reopened(log.config)) for one in unread]
+    copies = [(segment, segment.reopened(log.config)) for segment in unread]
 
     def read() -> None:
         for _, copy in copies:
@@ -68,10 +70,13 @@ def _read_of(log: PartitionLog, segments: Iterable[Segment]) -> TimestampRead | 
 
 def place_of_timestamp(log: PartitionLog, timestamp: int) -> Callable[[], None] | None:
     """Return a job that reads where the search ends, once the largest timestamps are known."""
-    segment = _target(log, timestamp)
-    if segment is None or segment is log.segments.active or not segment.knows_max_timestamp:
+    if not all(segment.knows_max_timestamp for segment in log.readable.ordered):
         return None
-    if timestamp == MAX_TIMESTAMP:
+    is_newest = timestamp == MAX_TIMESTAMP
+    segment = newest_segment(log) if is_newest else segment_reaching(log, timestamp)
+    if segment is None or segment is log.segments.active:
+        return None
+    if is_newest:
         timestamp = segment.max_timestamp
     copy, start_offset = segment.reopened(log.config), log.log_start_offset
 
@@ -80,16 +85,3 @@ def place_of_timestamp(log: PartitionLog, timestamp: int) -> Callable[[], None] 
             find_in(copy, timestamp, start_offset)
 
     return read
-
-
-def _target(log: PartitionLog, timestamp: int) -> Segment | None:
-    """Return the segment with the record that is searched for, as `offset_for_timestamp`."""
-    if any(not one.knows_max_timestamp for one in log.segments):
-        return None
-    if timestamp == MAX_TIMESTAMP:
-        return max(log.segments, key=lambda one: one.max_timestamp)
-    for number, segment in enumerate(log.segments):
-        is_below = log.segments.end_of(number, log.log_end_offset) <= log.log_start_offset
-        if not is_below and segment.max_timestamp >= timestamp:
-            return segment
-    return None

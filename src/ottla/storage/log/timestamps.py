@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ottla.storage.batches import BatchHeader
     from ottla.storage.log.partition_log import PartitionLog
     from ottla.storage.segments.segment import Segment
+    from ottla.storage.segments.source import ReadableSegment
 
 BATCH_LIMIT_BYTES: Final = 100 << 20
 _RUN_RECORDS: Final = 1024
@@ -51,7 +52,8 @@ def offset_for_timestamp(log: PartitionLog, timestamp: int) -> TimestampAndOffse
     """
     epochs = log.leader_epochs
     if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
-        start = log.log_start_offset
+        is_local = timestamp == EARLIEST_LOCAL_TIMESTAMP
+        start = log.local_log_start_offset if is_local else log.log_start_offset
         return TimestampAndOffset(NO_TIMESTAMP, start, epochs.epoch_for_offset(start))
     if timestamp == LATEST_TIMESTAMP:
         return TimestampAndOffset(NO_TIMESTAMP, log.log_end_offset, epochs.latest_epoch)
@@ -59,14 +61,28 @@ def offset_for_timestamp(log: PartitionLog, timestamp: int) -> TimestampAndOffse
         return TimestampAndOffset(NO_TIMESTAMP, -1, -1)
     if timestamp == MAX_TIMESTAMP:
         return _record_with_max_timestamp(log)
-    for number, segment in enumerate(log.segments):
-        is_below = log.segments.end_of(number, log.log_end_offset) <= log.log_start_offset
+    segment = segment_reaching(log, timestamp)
+    return None if segment is None else find_in(segment, timestamp, log.log_start_offset)
+
+
+def segment_reaching(log: PartitionLog, timestamp: int) -> ReadableSegment | None:
+    """Return the first segment, from the log's start on, with a record at or after timestamp."""
+    segments = log.readable
+    for number, segment in enumerate(segments.ordered):
+        is_below = segments.end_of(number, log.log_end_offset) <= log.log_start_offset
         if not is_below and segment.max_timestamp >= timestamp:
-            return find_in(segment, timestamp, log.log_start_offset)
+            return segment
     return None
 
 
-def find_in(segment: Segment, timestamp: int, start_offset: int) -> TimestampAndOffset | None:
+def newest_segment(log: PartitionLog) -> Segment:
+    """Return the first segment with the largest timestamp; of local ones, as in Kafka."""
+    return max(log.segments, key=lambda segment: segment.max_timestamp)
+
+
+def find_in(
+    segment: ReadableSegment, timestamp: int, start_offset: int
+) -> TimestampAndOffset | None:
     """Return the first record of a segment at or after timestamp, from an offset on."""
     before = segment.position_before(timestamp)
     for header in segment.walk(max(before, start_offset)):
@@ -79,7 +95,7 @@ def find_in(segment: Segment, timestamp: int, start_offset: int) -> TimestampAnd
 
 def _record_with_max_timestamp(log: PartitionLog) -> TimestampAndOffset | None:
     """Return the first record of the newest timestamp (KIP-734)."""
-    newest = max(log.segments, key=lambda segment: segment.max_timestamp)
+    newest = newest_segment(log)
     if newest.max_timestamp < 0:
         return None
     header = newest.batch_at(newest.max_timestamp_offset)
@@ -87,7 +103,7 @@ def _record_with_max_timestamp(log: PartitionLog) -> TimestampAndOffset | None:
 
 
 def _find_in_batch(
-    segment: Segment, header: BatchHeader, timestamp: int, start_offset: int
+    segment: ReadableSegment, header: BatchHeader, timestamp: int, start_offset: int
 ) -> TimestampAndOffset | None:
     batch = batch_at(memoryview(segment.file.read(header.position, header.size)), 0)
     for found, offset in _times(batch, timestamp):
