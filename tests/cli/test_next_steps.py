@@ -6,7 +6,8 @@ import pytest
 
 from ottla.cli.commands.topics import topics
 from ottla.cli.options.failures import failures_reported
-from ottla.cli.output.next_steps import _STEPS, failure_text, with_next_step
+from ottla.cli.output.next_steps import failure_text, with_next_step
+from ottla.diagnosis.advice import TABLE
 from ottla.errors import ConfigError, ErrorCode, KafkaError, OttlaError
 
 AWAY = "org.apache.kafka.common.errors.CoordinatorNotAvailableException: "
@@ -47,7 +48,9 @@ def test_a_wrong_setting_is_named_without_a_class(capsys: pytest.CaptureFixture[
 def test_steps_name_flags_that_there_are() -> None:
     """Each flag of `ottla topics`; texts are sentences."""
     flags = {flag for option in topics.params for flag in option.opts}
-    for code, step in _STEPS.items():
+    steps = {it.symptom: it.next_step for it in TABLE if isinstance(it.symptom, ErrorCode)}
+    assert len(steps) == 10
+    for code, step in steps.items():
         words = step.replace(";", " ").replace(".", " ").split()
         of_topics = words[words.index("topics") :] if "topics" in words else []
         assert {one for one in of_topics if one.startswith("--")} <= flags

@@ -16,6 +16,7 @@ from ottla.clients.connection_errors import connect_error, with_hint
 from ottla.clients.coordinator import CoordinatorLookup
 from ottla.clients.login import make_login
 from ottla.clients.outages import ClientTrace, Outages
+from ottla.diagnosis.advice import Situation
 from ottla.errors import ErrorCode, IllegalSaslStateError, KafkaError, SslAuthenticationError
 from ottla.protocol.apis.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.protocol.apis.metadata import MetadataRequest
@@ -250,8 +251,12 @@ def test_a_peer_that_does_not_fit_ends_calls_until_it_does() -> None:
 def test_a_cause_with_advice_gets_no_other() -> None:
     """A user with the wrong protocol need not start a broker."""
     unknown = connect_error(socket.gaierror(-2, "Name or service not known"), uses_tls=False)
-    assert with_hint(unknown.message, "x") == "Name or service not known: check the host name"
-    assert with_hint("Connection refused", "x") == "Connection refused; x"
+    assert (
+        with_hint(unknown.message, Situation.NOTHING_LISTENS)
+        == "Name or service not known: check the host name"
+    )
+    hinted = with_hint("Connection refused", Situation.NOTHING_LISTENS)
+    assert hinted.startswith("Connection refused; is a broker running there? Start one with")
     assert connect_error(ConnectionResetError(), uses_tls=False).message == "ConnectionResetError"
 
 

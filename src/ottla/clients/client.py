@@ -14,12 +14,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from ottla.clients import connection_errors
 from ottla.clients.bootstrap import bootstrap_nodes, unreachable
 from ottla.clients.connection import NodeConnection
+from ottla.clients.connection_errors import with_hint
 from ottla.clients.metadata import ClusterMetadata
 from ottla.clients.metrics import ClientMetrics
 from ottla.clients.outages import GRACE_MS, ClientTrace, Outages
+from ottla.diagnosis.advice import Situation
 from ottla.errors import (
     ClosedError,
     CorruptMessage,
@@ -404,13 +405,13 @@ class Client:
         if self.fatal is failure or is_known:
             pass
         elif was_connecting and connection.node.node_id >= 0:
-            cause = connection_errors.with_hint(cause, connection_errors.CHECK_ADVERTISED)
+            cause = with_hint(cause, Situation.ADVERTISED_ADDRESS_FAILS)
         elif was_connecting:
-            cause = connection_errors.with_hint(cause, connection_errors.START_A_BROKER)
+            cause = with_hint(cause, Situation.NOTHING_LISTENS)
         elif was_ready and self._login is None:
-            cause = connection_errors.with_hint(cause, connection_errors.MAY_BE_SASL)
+            cause = with_hint(cause, Situation.CLOSED_AFTER_FIRST_REQUEST)
         elif not self.settings.security_protocol.endswith("SSL"):
-            cause = connection_errors.with_hint(cause, connection_errors.MAY_BE_TLS)
+            cause = with_hint(cause, Situation.CLOSED_BEFORE_FIRST_RESPONSE)
         is_final = self.fatal is not None and self.fatal is failure
         self.outages.report(address, cause, self.now_ms, is_final=is_final)
 

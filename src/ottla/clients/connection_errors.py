@@ -10,6 +10,7 @@ import os
 import socket
 import ssl
 
+from ottla.diagnosis.advice import Situation, situation_text
 from ottla.errors import ErrorCode, KafkaError, SslAuthenticationError
 
 TLS_ALERT = b"\x15\x03"
@@ -17,23 +18,6 @@ TLS_ALERT = b"\x15\x03"
 HTTP_ANSWER = b"HTTP"
 FIRST_FRAME_MAX_BYTES = 60_000
 """Larger than any ApiVersions response, smaller than text or TLS read as a size."""
-START_A_BROKER = (
-    "is a broker running there? Start one with `ottla server-start`, or correct bootstrap_servers"
-)
-CHECK_ADVERTISED = "the broker advertises this address (advertised.listeners)"
-NOT_TLS = (
-    "the TLS handshake failed ({reason}): the listener may be a PLAINTEXT one, check"
-    " security_protocol"
-)
-IS_TLS = "the listener speaks TLS, this client does not: set security_protocol to SSL or SASL_SSL"
-MAY_BE_TLS = (
-    "the connection was closed before the first response: the listener may require TLS, check"
-    " security_protocol"
-)
-MAY_BE_SASL = (
-    "the connection was closed after the first request: the listener may require a SASL login,"
-    " check security_protocol"
-)
 
 
 def connect_error(error: Exception, *, uses_tls: bool) -> KafkaError:
@@ -43,26 +27,24 @@ def connect_error(error: Exception, *, uses_tls: bool) -> KafkaError:
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         reason = getattr(error, "verify_message", error)
-        return SslAuthenticationError(
-            f"the broker's certificate was not accepted ({reason}): check ssl.truststore.location"
-            " and the host name"
-        )
+        text = situation_text(Situation.CERTIFICATE_REFUSED, reason=reason)
+        return SslAuthenticationError(text)
     if isinstance(error, ssl.SSLError) and not isinstance(
         error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)
     ):
-        return SslAuthenticationError(
-            NOT_TLS.format(reason=getattr(error, "reason", None) or error)
-        )
+        reason = getattr(error, "reason", None) or error
+        text = situation_text(Situation.TLS_HANDSHAKE_FAILED, reason=reason)
+        return SslAuthenticationError(text)
     reason = _reason(error)
     refused = isinstance(error, ConnectionRefusedError)
     if uses_tls and isinstance(error, (ssl.SSLError, ConnectionError)) and not refused:
-        reason = NOT_TLS.format(reason=reason)
+        reason = situation_text(Situation.TLS_HANDSHAKE_FAILED, reason=reason)
     return KafkaError(ErrorCode.NETWORK_EXCEPTION, reason)
 
 
 def _reason(error: Exception) -> str:
     if isinstance(error, socket.gaierror):
-        return f"{error.strerror}: check the host name"
+        return situation_text(Situation.UNKNOWN_HOST, reason=error.strerror)
     return reason_of(error)
 
 
@@ -75,17 +57,17 @@ def reason_of(error: Exception) -> str:
     return os.strerror(number) if number and number > 0 else str(error) or type(error).__name__
 
 
-def with_hint(cause: str, hint: str) -> str:
-    """Add a hint to a cause that has none."""
-    return cause if "check " in cause else f"{cause}; {hint}"
+def with_hint(cause: str, situation: Situation) -> str:
+    """Add the advice on a situation to a cause that has none."""
+    return cause if "check " in cause else f"{cause}; {situation_text(situation)}"
 
 
 def frame_error(start: bytes, size: int) -> KafkaError:
     """Return the error for bytes that are no frame."""
     if start.startswith(TLS_ALERT):
-        return SslAuthenticationError(IS_TLS)
+        return SslAuthenticationError(situation_text(Situation.LISTENER_SPEAKS_TLS))
     if start.startswith(HTTP_ANSWER):
-        text = "the peer speaks HTTP, not Kafka's protocol: check the port"
+        text = situation_text(Situation.PEER_SPEAKS_HTTP)
         return KafkaError(ErrorCode.NETWORK_EXCEPTION, text)
-    text = f"the peer announced a frame of {size} bytes: is it a broker's port?"
+    text = situation_text(Situation.PEER_SPEAKS_SOMETHING_ELSE, size=size)
     return KafkaError(ErrorCode.NETWORK_EXCEPTION, text)

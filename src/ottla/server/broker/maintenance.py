@@ -5,10 +5,10 @@ Kafka: the scheduled tasks of kafka.log.LogManager and kafka.server.ReplicaManag
 
 from __future__ import annotations
 
-import errno
 import logging
 from typing import TYPE_CHECKING
 
+from ottla.diagnosis.advice import DiskError, advice_on
 from ottla.errors import KafkaError, LocalDiskError
 from ottla.server.broker.disk_space import SpaceWatch
 from ottla.server.system.timers import next_aligned_tick
@@ -36,13 +36,6 @@ log = logging.getLogger("ottla.maintenance")
 JOBS_INTERVAL_MS = 250
 SLICE_PAUSE_MS = 5
 """Between two slices of a check of all logs: requests go first."""
-_WHAT_TO_DO = {
-    errno.ENOSPC: "free some space or move the directory to a larger disk, then start again",
-    errno.EDQUOT: "raise the quota or free some space, then start again",
-    errno.EFBIG: "raise the limit on file sizes, then start again",
-    errno.EROFS: "mount it writable, then start again",
-    errno.EACCES: "make it writable for this user, then start again",
-}
 
 
 class Maintenance:
@@ -263,8 +256,8 @@ def _attempt(task: Callable[[], None]) -> None:
 def _offline_text(log_dir: LogDirectory) -> str:
     """Return one line: which directory failed, why, and what to do."""
     error = log_dir.failure
-    number = None if error is None else error.errno
-    advice = _WHAT_TO_DO.get(number or 0, "check the disk, then start again")
+    known = advice_on(DiskError((error and error.errno) or 0))
+    advice = "check the disk, then start again" if known is None else known.next_step
     try:
         left = f", {log_dir.directory.free_space()} bytes are free"
     except OSError:

@@ -9,6 +9,7 @@ import logging
 import re
 from typing import TYPE_CHECKING, Final
 
+from ottla.diagnosis.advice import OTHER_LOG, advice_in
 from ottla.purgatory.backoff import Backoff
 from ottla.spark.cluster import OLD_OFFSETS
 from ottla.spark.exactly_once import OTHER_DRIVER, OTHER_OFFSETS, OTHER_STATE
@@ -21,17 +22,11 @@ log = logging.getLogger("ottla.streams")
 
 BACKOFF: Final = Backoff(1000, 60_000)
 """Between restarts: a broker that restarts is back by the second one, a broken one costs little."""
-_OTHER_LOG: Final = (
-    "CONCURRENT_STREAM_LOG_UPDATE",
-    "Multiple streaming queries are concurrently using",
-)
-"""Spark's errors of a driver that finds the next micro-batch planned or committed by another, or
-meets it as both write the same file: started again it would end the other one."""
 _FINAL = (
     OTHER_DRIVER,
     OTHER_STATE,
     OTHER_OFFSETS,
-    *_OTHER_LOG,
+    *OTHER_LOG,
     "StreamsException",
     "FailedProcessingException",
     "another checkpoint",
@@ -48,38 +43,6 @@ class 22), a wrong checkpoint, a source topic that was deleted."""
 _OWN: Final = re.compile(r"\b(?:ottla(?:\.\w+)+|Could not serialize object: \w+): (.+)")
 """An error of ours in the text of Spark's, as Python writes it, or what pickles a writer."""
 _OF_PY4J: Final = "An error occurred while calling"
-_ADVICE: Final = (
-    (
-        ("No space left on device", "Disk quota exceeded"),
-        (
-            "the disk of the checkpoint, or of Spark's files, is full; free space on it and start "
-            "again: nothing is lost or written twice"
-        ),
-    ),
-    (_OTHER_LOG, f"{OTHER_DRIVER} on the same checkpoint: it goes on, this one ends"),
-    (
-        ("File too large",),
-        (
-            "a file of the checkpoint, or of Spark, has reached the limit of this process "
-            "(ulimit -f); raise it and start again: nothing is lost or written twice"
-        ),
-    ),
-    (
-        ("CANNOT_READ_STREAMING_STATE_FILE",),
-        (
-            "a file of the checkpoint's state is missing: a query of an application that runs is "
-            "to be repeated, another one needs a copy of the checkpoint that has the file"
-        ),
-    ),
-    (
-        ("failed to connect back", "CANNOT_OPEN_SOCKET"),
-        (
-            "a Python process did not start within Spark's ten seconds; give the machine less "
-            "to do, or start its queries one after the other"
-        ),
-    ),
-)
-"""What to do about errors that are not ours."""
 
 
 def advice(error: BaseException) -> str:
@@ -88,13 +51,11 @@ def advice(error: BaseException) -> str:
 
 
 def _known_cause(error: BaseException) -> tuple[str, str]:
-    """Return the words by which a cause of `_ADVICE` is known, and what to do; "" for others.
+    """Return the words by which the cause of an error that is not ours is known, and what to do.
 
     Spark keeps causes in the stack trace of the JVM.
     """
-    text = f"{error}\n{_trace(error)}"
-    found = ((word, hint) for words, hint in _ADVICE for word in words if word in text)
-    return next(found, ("", ""))
+    return advice_in(f"{error}\n{_trace(error)}")
 
 
 def _trace(error: BaseException) -> str:
