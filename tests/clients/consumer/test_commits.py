@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla.clients.consumer.classic_group import ClassicMembership, GroupState
+from ottla.clients.consumer.classic_group import ClassicMembership
+from ottla.clients.membership.classic import GroupState
 from ottla.clients.offsets import OffsetAndMetadata, first_commit_error
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.find_coordinator import FindCoordinatorRequest

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ottla import AsyncConsumer, Consumer, TopicPartition
-from ottla.clients.consumer.classic_group import ClassicMembership, GroupState
+from ottla.clients.consumer.classic_group import ClassicMembership
 from ottla.clients.consumer.explanation import why_no_records
+from ottla.clients.membership.classic import GroupState
 from ottla.protocol.apis.fetch import FetchRequest
 from ottla.protocol.apis.list_offsets import ListOffsetsRequest
 from ottla.records.builder import encode_batch

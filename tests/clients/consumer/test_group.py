@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from ottla.clients.consumer.classic_group import ClassicMembership, GroupState
+from ottla.clients.consumer.classic_group import ClassicMembership
 from ottla.clients.consumer.subscription import Subscription
 from ottla.clients.coordinator import CoordinatorLookup
+from ottla.clients.membership.classic import GroupState
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.apis.join_group import JoinGroupRequest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.clients.consumer.classic_group import GroupState
+from ottla.clients.membership.classic import GroupState
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse
