@@ -9,7 +9,7 @@ import pytest
 
 from ottla.clients.blocking_runtime import BlockingRuntime
 from ottla.clients.coordinator import CoordinatorLookup
-from ottla.clients.membership.classic import ClassicMember, GroupState, MemberSettings
+from ottla.clients.membership.classic import ClassicGroupMember, GroupMemberSettings, GroupState
 from ottla.clients.settings import COMMON, read_settings
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.purgatory.pending import Pending
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ottla.testing.kafka import Kafka
     from ottla.types import Buffer
 
-SETTINGS = MemberSettings(
+SETTINGS = GroupMemberSettings(
     session_timeout_ms=6000,
     heartbeat_interval_ms=50,
     rebalance_timeout_ms=10_000,
@@ -31,7 +31,7 @@ SETTINGS = MemberSettings(
 TASKS = ("a", "b", "c", "d")
 
 
-class Worker(ClassicMember):
+class Worker(ClassicGroupMember):
     """Divides letters: a join states the worker's name, an assignment is the worker's letters."""
 
     protocol_type = "letters"

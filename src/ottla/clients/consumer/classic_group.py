@@ -25,9 +25,9 @@ from ottla.clients.membership.classic import (
     MEMBERSHIP_ENDS,
     NO_GENERATION,
     REBALANCING,
-    ClassicMember,
+    ClassicGroupMember,
+    GroupMemberSettings,
     GroupState,
-    MemberSettings,
 )
 from ottla.clients.metric_windows import REBALANCES
 from ottla.clients.offsets import CommitIdentity
@@ -48,7 +48,7 @@ MEMBERSHIP_ERRORS = MEMBERSHIP_ENDS | {ErrorCode.REBALANCE_IN_PROGRESS}
 NOT_NOW = "the group is rebalancing: call poll, then commit again"
 
 
-class ClassicMembership(ClassicMember):
+class ClassicMembership(ClassicGroupMember):
     """The membership of one consumer."""
 
     protocol_type = PROTOCOL_TYPE
@@ -61,7 +61,7 @@ class ClassicMembership(ClassicMember):
         coordinator: CoordinatorLookup,
         on_assigned: Callable[[], None],
     ) -> None:
-        member = MemberSettings(
+        member = GroupMemberSettings(
             session_timeout_ms=settings.session_timeout_ms,
             heartbeat_interval_ms=settings.heartbeat_interval_ms,
             rebalance_timeout_ms=settings.max_poll_interval_ms,

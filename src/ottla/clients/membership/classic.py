@@ -65,7 +65,7 @@ class GroupState(Enum):
 HEARTBEAT_STATES: Final = frozenset({GroupState.SYNCING, GroupState.ASSIGNED, GroupState.STABLE})
 
 
-class MemberSettings(NamedTuple):
+class GroupMemberSettings(NamedTuple):
     """The settings of a member, by Kafka's names for consumers."""
 
     session_timeout_ms: int
@@ -77,7 +77,7 @@ class MemberSettings(NamedTuple):
     instance_id: str | None = None
 
 
-class ClassicMember(ABC):
+class ClassicGroupMember(ABC):
     """The state machine of one member.
 
     Subclasses give the protocol: its type, the metadata of a join, the leader's assignment, and the
@@ -87,7 +87,7 @@ class ClassicMember(ABC):
     protocol_type: str
 
     def __init__(
-        self, settings: MemberSettings, client: Client, coordinator: CoordinatorLookup
+        self, settings: GroupMemberSettings, client: Client, coordinator: CoordinatorLookup
     ) -> None:
         self.client = client
         self.coordinator = coordinator
