@@ -143,13 +143,16 @@ def test_readme(node: Cluster, shell: Shell) -> None:
 
 def test_clients(node: Cluster) -> None:
     """A record goes there and back; the other program is of another group and without output."""
-    program, typed, outage, transaction, loop, two_phase, share = snippets("docs/clients.md")
+    program, typed, outage, transaction, loop, two_phase, share, table = snippets("docs/clients.md")
     assert first_printed(program.text, node.bootstrap) == "0 b'value'"
     assert first_printed(transaction.text, node.bootstrap) == "committed"
     assert first_printed(loop.text, node.bootstrap) == "1"
     assert first_printed(two_phase.text, node.bootstrap) == "True"
     assert first_printed(typed.text, node.bootstrap) == "frozenset({'orders'})"
     assert first_printed(f"{share.text}\nprint('ended')", node.bootstrap) == "ended"
+    with ottla.Admin(bootstrap_servers=node.bootstrap) as admin:
+        admin.create_topics([ottla.NewTopic("settings", 1, 1, {"cleanup.policy": "compact"})])
+    assert first_printed(table.text, node.bootstrap) == "b'blue'"
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
