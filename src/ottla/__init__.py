@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ottla.clients.share.blocking import ShareConsumer
     from ottla.clients.share.consumer import AsyncShareConsumer
     from ottla.clients.share.records import ShareRecord
+    from ottla.clients.table import AsyncTable, Table
     from ottla.errors import (
         AbortableTransactionError,
         AuthenticationError,
@@ -130,6 +131,7 @@ __all__ = [
     "AsyncConsumer",
     "AsyncProducer",
     "AsyncShareConsumer",
+    "AsyncTable",
     "AuthenticationError",
     "AuthorizationError",
     "BrokerNotAvailableError",
@@ -223,6 +225,7 @@ __all__ = [
     "ShareRecord",
     "SslAuthenticationError",
     "SubscriptionPattern",
+    "Table",
     "ThrottlingQuotaExceededError",
     "TimeoutError",
     "TopicAuthorizationError",
@@ -255,6 +258,7 @@ _MODULES = {
     "AsyncConsumer": "ottla.clients.consumer.consumer",
     "AsyncProducer": "ottla.clients.producer.producer",
     "AsyncShareConsumer": "ottla.clients.share.consumer",
+    "AsyncTable": "ottla.clients.table",
     "ConfigChange": "ottla.clients.admin.configs",
     "ConfigEntry": "ottla.clients.admin.configs",
     "ConfigResource": "ottla.clients.admin.configs",
@@ -287,6 +291,7 @@ _MODULES = {
     "ShareConsumer": "ottla.clients.share.blocking",
     "ShareRecord": "ottla.clients.share.records",
     "SubscriptionPattern": "ottla.clients.consumer.subscription",
+    "Table": "ottla.clients.table",
     "TopicDescription": "ottla.clients.admin.topics",
     "TopicListing": "ottla.clients.admin.topics",
     "TopicPartition": "ottla.types",
