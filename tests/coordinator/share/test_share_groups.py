@@ -250,3 +250,57 @@ def test_the_simple_assignor_shares_partitions_evenly() -> None:
     mixed = assigned_simply({"a": (one,), "b": (one, two)}, {one: [0], two: [0]}, {})
     assert mixed["b"][two] == (0,)
     assert {"a", "b"} == {name for name, own in mixed.items() if one in own}
+
+
+def test_a_group_that_is_joined_while_it_is_deleted_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the member has left again: the state that was begun for it would stay behind."""
+    world = World().elect()
+    topic_id, delete = Topics.id_of("t"), world.persister.delete
+    beat(world, names=["t"])
+    beat(world, epoch=-1)
+    asked: list[tuple[Any, Pending[Any]]] = []
+
+    def ask(request: Any) -> Pending[Any]:
+        asked.append((request, Pending()))
+        return asked[-1][1]
+
+    monkeypatch.setattr(world.persister, "delete", ask)
+    request = DeleteGroupsRequest(groups_names=["g"])
+    answer = world.coordinator.delete_groups(request, CONTEXT)
+    beat(world, names=["t"])
+    beat(world, epoch=-1)
+    asked[0][1].complete(delete(asked[0][0]).value)
+    assert answer.value.results[0].error_code == ErrorCode.NON_EMPTY_GROUP
+    known = world.shard().share.get("g").state_partitions
+    assert known is not None
+    assert set(known.initialized) == {topic_id}
+    answer = world.coordinator.delete_groups(request, CONTEXT)
+    asked[1][1].complete(delete(asked[1][0]).value)
+    assert answer.value.results[0].error_code == ErrorCode.NONE
+    assert world.shard().share.find("g") is None
+
+
+class FaultyWorld(World):
+    """Keeps what was logged as a fault."""
+
+    def _fault(self, error: Exception) -> None:
+        self.faults.append(error)
+
+
+def test_states_of_a_deleted_topic_are_forgotten_once_that_can_be_written() -> None:
+    """An append that is refused is logged, and tried again."""
+    world = FaultyWorld().elect()
+    beat(world, names=["t", "u"])
+    topic_id = Topics.id_of("t")
+    del world.topics.ids["t"]
+    world.log.next_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    world.coordinator.on_topics_deleted([("t", topic_id)])
+    world.advance(10)
+    assert len(world.faults) == 1
+    known = world.shard().share.get("g").state_partitions
+    assert known is not None
+    assert topic_id in known.initialized
+    world.advance(2_000)
+    known = world.shard().share.get("g").state_partitions
+    assert known is not None
+    assert set(known.initialized) == {Topics.id_of("u")}

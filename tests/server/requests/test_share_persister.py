@@ -119,3 +119,29 @@ def test_a_state_is_begun_after_its_deletion_has_ended() -> None:
         timer.advance(clock.time_ms)
     assert applied == ["deleted", "begun"]
     assert not persister.calls
+
+
+def test_a_deletion_ends_where_another_node_coordinates_the_group() -> None:
+    """A refused deletion is not repeated: it would remove a state that was begun there since."""
+    clock, timer, sent = VirtualClock(), TimingWheel(0), 0
+
+    def send(_broker_id: int, _request: Any) -> Pending[Any]:
+        nonlocal sent
+        sent += 1
+        return Pending.failed(KafkaError(ErrorCode.BROKER_NOT_AVAILABLE))
+
+    channel: Any = SimpleNamespace(send=send, leader_of=lambda _partition: 1)
+    persister = StatePersister(channel, timer, clock, lambda _key: 0, lambda: None)
+    topic = DeleteShareGroupStateRequest.DeleteStateData
+    part = topic.PartitionData(partition=0)
+    request = DeleteShareGroupStateRequest(
+        group_id="g", topics=[topic(topic_id=TOPIC, partitions=[part])]
+    )
+    deleted = persister.delete(request)
+    persister.leads = lambda group_id: group_id != "g"
+    clock.time_ms += 1000
+    timer.advance(clock.time_ms)
+    assert sent == 1
+    assert not persister.calls
+    part = deleted.value.results[0].partitions[0]
+    assert part.error_code == ErrorCode.NOT_COORDINATOR

@@ -19,7 +19,6 @@ from ottla.coordinator.group.offsets.requests import OffsetRequests
 from ottla.coordinator.group.offsets.transactional import TransactionalOffsets
 from ottla.coordinator.group.responses import join_error, sync_error
 from ottla.coordinator.group.shard import GroupShard
-from ottla.coordinator.group.share import initialization
 from ottla.coordinator.group.share.offset_requests import ShareOffsetRequests
 from ottla.coordinator.group.share.requests import ShareGroupRequests
 from ottla.coordinator.group.streams.requests import StreamsRequests
@@ -134,6 +133,10 @@ class GroupCoordinator:
         count = self._offsets_partitions() or self._config.offsets_topic_num_partitions
         return partition_for(group_id, count)
 
+    def leads(self, group_id: str) -> bool:
+        """Whether this node coordinates a group, or loads it."""
+        return self.partition_for(group_id) in self._runtime.partitions
+
     # ---------------------------------------------------------------- events from the broker
 
     def on_elected(self, partition: int, leader_epoch: int) -> None:
@@ -153,12 +156,9 @@ class GroupCoordinator:
         deleted = tuple(topics)
 
         self._runtime.write_all(lambda shard: shard.delete_topics(deleted))
-        ids = [topic_id for _, topic_id in deleted]
-
-        def forget(shard: GroupShard) -> Result[None]:
-            return Result(None, initialization.forget_topics(shard.share, ids), atomic=False)
-
-        self._runtime.write_all(forget)
+        for partition, state in self._runtime.partitions.items():
+            if state is ShardState.ACTIVE:
+                self._runtime.shard(partition).forget_share_states(deleted)
 
     def on_topics_changed(self, names: Iterable[str]) -> None:
         """Assign the groups that read these topics again: they are new or have changed."""

@@ -113,8 +113,7 @@ def delete_groups(groups: Groups, group_ids: Iterable[str]) -> Result[list[Delet
         answer = DeletedGroup(group_id=group_id)
         try:
             group = groups.get(group_id)
-            if not group.is_empty:
-                raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+            groups.check_deletion(group)
             result.records += removal.delete_all(groups, group_id)
             result.records += groups.tombstones(group)
         except KafkaError as error:

@@ -164,6 +164,11 @@ class GroupKind(ABC, Generic[G, M, T, S]):
         """Describe a group in the log's state of an epoch."""
         raise NotImplementedError
 
+    def check_deletion(self, group: G) -> None:
+        """Raise NON_EMPTY_GROUP for a group that may not be deleted."""
+        if not group.is_empty:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+
     @staticmethod
     def undescribed(group_id: str, code: ErrorCode, text: str | None = None) -> Any:
         """Return the description of a group that cannot be described, with the reason."""

@@ -101,6 +101,11 @@ class Groups:
         modern = [group for group in self.by_id.values() if type(group) is not StoredGroup]
         return [*modern, *self.classic.shown()]
 
+    def check_deletion(self, group: Group) -> None:
+        """Raise NON_EMPTY_GROUP for a group that may not be deleted."""
+        kind = self.kind_of_group.get(type(group))
+        (kind or self.classic).check_deletion(group)
+
     def tombstones(self, group: Group) -> list[CoordinatorRecord]:
         """Return the records that remove a group, without its offsets."""
         kind = self.kind_of_group.get(type(group))

@@ -19,7 +19,9 @@ from ottla.coordinator.group.offsets import removal
 from ottla.coordinator.group.offsets.records import OffsetKey
 from ottla.coordinator.group.responses import join_error, sync_error
 from ottla.coordinator.group.serde import RecordSerde
+from ottla.coordinator.group.share import initialization
 from ottla.coordinator.group.topic_hashes import TopicHashes
+from ottla.coordinator.runtime.result import Result
 from ottla.coordinator.runtime.sweeps import Sweep
 from ottla.errors import ErrorCode
 from ottla.protocol.records import group as schemas
@@ -32,12 +34,14 @@ if TYPE_CHECKING:
     from ottla.coordinator.group.config import GroupCoordinatorConfig
     from ottla.coordinator.group.context import GroupDependencies
     from ottla.coordinator.group.groups import Kinds
-    from ottla.coordinator.runtime import CoordinatorRecord, Result, ShardEnvironment
+    from ottla.coordinator.runtime import CoordinatorRecord, ShardEnvironment
     from ottla.coordinator.runtime.sweeps import Examine
     from ottla.types import Uuid
 
 log = logging.getLogger("ottla.groups")
 EXPIRY_KEY: Final = "expire-group-metadata"
+_RETRY_MS: Final = 1000
+"""Until what is left of deleted topics is removed again whose records were refused."""
 _EXPIRY_SLICE_KEY: Final = "expire-more-group-metadata"
 
 
@@ -174,6 +178,16 @@ class GroupShard:
         examine = partial(removal.deleted_of_group, self.groups, ids)
         group_ids = self.groups.offsets.group_ids()
         return self._sweep(("deleted", topics), group_ids, examine)
+
+    def forget_share_states(self, topics: tuple[tuple[str, Uuid], ...]) -> None:
+        """Remove deleted topics from the share partitions of all groups, until that is written."""
+        ids = [topic_id for _, topic_id in topics]
+        self._timers.schedule(
+            ("forget-share-states", topics),
+            0,
+            lambda: Result(None, initialization.forget_topics(self.share, ids), atomic=False),
+            retry_ms=_RETRY_MS,
+        )
 
     def _sweep(self, key: Hashable, group_ids: list[str], examine: Examine[str]) -> Result[None]:
         return Sweep(self._timers, self._turns, key, group_ids, examine).begin()

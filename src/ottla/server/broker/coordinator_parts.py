@@ -118,6 +118,7 @@ def make_coordinators(
         on_fault=log_fault,
         offsets_partitions=partial(metadata.partition_count, OFFSETS_TOPIC),
     )
+    persister.leads = groups.leads
     transactions = TransactionCoordinator(
         transaction_coordinator_config(config),
         log=TopicLog(TRANSACTION_STATE_TOPIC, replicas, clock, verification),

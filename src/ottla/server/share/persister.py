@@ -97,7 +97,7 @@ class StatePersister:
     """One method for each API of the share coordinator; none fails as a whole.
 
     partition_for says which partition of the state topic owns a share partition; create_topic
-    begins to create that topic.
+    begins to create that topic; leads says whether this node coordinates a group.
     """
 
     def __init__(
@@ -115,6 +115,7 @@ class StatePersister:
         self.create_topic = create_topic
         self.calls: dict[_Call, None] = {}
         """What is not answered yet."""
+        self.leads: Callable[[str], bool] = lambda _group_id: True
         self._making: dict[ShareKey, _Call] = {}
         """By share partition: the newest call that begins or deletes its state."""
 
@@ -153,6 +154,7 @@ class StatePersister:
                     del self._making[key]
 
         call.answer.on_done(ended)
+        call.is_of_group = True
         return call.begin_after(earlier)
 
     def stalls(self) -> Iterator[str]:
@@ -201,6 +203,8 @@ class _Call:
         self._attempt = 0
         self._open = 0
         self._retry: TimerTask | None = None
+        self.is_of_group = False
+        """Whether it is the call of a group's coordinator, which another node may become."""
         self.answer: Pending[Any] = Pending()
         persister.calls[self] = None
 
@@ -225,8 +229,18 @@ class _Call:
         return self.answer
 
     def begin(self) -> Pending[Any]:
-        """Send the remaining share partitions to their coordinators."""
+        """Send the remaining share partitions to their coordinators.
+
+        Not once another node coordinates the group: its calls are not in order with these, and a
+        deletion that comes late would remove a state that was begun there.
+        """
         self._attempt += 1
+        if self.is_of_group and not self._persister.leads(self._group_id):
+            self._set_failed(self._left, ErrorCode.NOT_COORDINATOR)
+            self._left = {}
+            self._open = 1
+            self._part_done()
+            return self.answer
         by_broker: dict[int, dict[ShareKey, Any]] = {}
         for key, part in self._left.items():
             by_broker.setdefault(self._persister.coordinator_of(key), {})[key] = part
@@ -283,7 +297,7 @@ class _Call:
         self._set_failed(parts, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         self._part_done()
 
-    def _set_failed(self, parts: dict[ShareKey, Any], code: ErrorCode) -> None:
+    def _set_failed(self, parts: Iterable[ShareKey], code: ErrorCode) -> None:
         for key in parts:
             self._results[key] = self._api.result.PartitionResult(
                 partition=key.partition,

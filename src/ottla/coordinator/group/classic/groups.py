@@ -73,6 +73,11 @@ class ClassicGroups:
             if type(self.table.get(group_id)) in (StoredGroup, NoneType)
         ]
 
+    def check_deletion(self, group: Group) -> None:
+        """Raise NON_EMPTY_GROUP for a group with members."""
+        if not group.is_empty:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+
     def group_tombstones(self, group: Group) -> list[CoordinatorRecord]:
         """Return the record that removes a group."""
         return [records.group_tombstone(group.group_id)]

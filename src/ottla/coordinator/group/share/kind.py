@@ -23,6 +23,7 @@ from ottla.coordinator.group.share.member import ShareMember
 from ottla.coordinator.group.slices import SLICE
 from ottla.coordinator.runtime import CoordinatorRecord
 from ottla.coordinator.runtime.result import Result
+from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.records import share_group as schemas
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
     from ottla.coordinator.group.group import Description
     from ottla.coordinator.group.slices import Steps
-    from ottla.errors import ErrorCode
     from ottla.types import Uuid
 
 Partitions: TypeAlias = "Mapping[Uuid, tuple[int, ...]]"
@@ -84,6 +84,17 @@ class ShareGroups(GroupKind[ShareGroup, ShareMember, Partitions, ShareGroupConfi
     def refused(cls, group_id: str, code: ErrorCode) -> Any:
         """Return the description of a group whose coordinator does not serve it."""
         return describe.undescribed(group_id, code, code.text if group_id else None)
+
+    def check_deletion(self, group: ShareGroup) -> None:
+        """Raise NON_EMPTY_GROUP also for a group with a state at a share coordinator.
+
+        All were deleted before: it was begun for a member that has joined, and left, since then.
+        """
+        super().check_deletion(group)
+        known = group.state_partitions or StatePartitions()
+        for topic_id in (*known.initializing, *known.initialized):
+            if self.topics.topic_name(topic_id) is not None:
+                raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
     # ---------------------------------------------------------------- replay
 
