@@ -12,6 +12,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.timeline import TimelineDict, TimelineObject
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, MutableMapping
     from collections.abc import Set as AbstractSet
 
     from ottla.timeline import SnapshotRegistry
@@ -168,3 +169,13 @@ class MemberGroup(ABC, Generic[M, T]):
             self.target.pop(member_id, None)
         else:
             self.target[member_id] = target
+
+
+def add_counts(counts: MutableMapping[str, int], names: Iterable[str], change: int) -> None:
+    """Change the count of each name; names without a count are removed."""
+    for name in names:
+        count = counts.get(name, 0) + change
+        if count:
+            counts[name] = count
+        else:
+            counts.pop(name, None)

@@ -6,6 +6,7 @@ Kafka: org.apache.kafka.coordinator.share.ShareCoordinatorService.
 from __future__ import annotations
 
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.coordinator.runtime import CoordinatorRuntime, Result
@@ -41,7 +42,7 @@ from ottla.protocol.apis.write_share_group_state import (
 from ottla.purgatory.pending import Pending
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from ottla.clock import Clock
     from ottla.coordinator.runtime import CoordinatorLog
@@ -145,10 +146,6 @@ class ShareCoordinator:
             operation=lambda shard, key, part: shard.initialize(
                 key, part.state_epoch, part.start_offset
             ),
-            found=lambda part, _: topic_result.PartitionResult(partition=part.partition),
-            failed=lambda part, code, text: topic_result.PartitionResult(
-                partition=part.partition, error_code=code, error_message=text
-            ),
         )
 
     def read(self, request: ReadShareGroupStateRequest) -> Pending[ReadShareGroupStateResponse]:
@@ -173,14 +170,7 @@ class ShareCoordinator:
             action="read share group state",
             operation=lambda shard, key, part: shard.read(key, part.leader_epoch),
             found=found,
-            failed=lambda part, code, text: partition_result(
-                partition=part.partition,
-                error_code=code,
-                error_message=text,
-                state_epoch=0,
-                start_offset=0,
-                state_batches=[],
-            ),
+            unknown={"state_epoch": 0, "start_offset": 0, "state_batches": []},
         )
 
     def write(self, request: WriteShareGroupStateRequest) -> Pending[WriteShareGroupStateResponse]:
@@ -212,10 +202,6 @@ class ShareCoordinator:
             topic_result,
             action="write share group state",
             operation=apply,
-            found=lambda part, _: topic_result.PartitionResult(partition=part.partition),
-            failed=lambda part, code, text: topic_result.PartitionResult(
-                partition=part.partition, error_code=code, error_message=text
-            ),
         )
 
         def committed(_done: object) -> None:
@@ -236,10 +222,6 @@ class ShareCoordinator:
             topic_result,
             action="delete share group state",
             operation=lambda shard, key, _: shard.delete(key),
-            found=lambda part, _: topic_result.PartitionResult(partition=part.partition),
-            failed=lambda part, code, text: topic_result.PartitionResult(
-                partition=part.partition, error_code=code, error_message=text
-            ),
         )
 
     def read_summary(
@@ -272,14 +254,7 @@ class ShareCoordinator:
             action="read share group state summary",
             operation=lambda shard, key, _: shard.summary(key),
             found=found,
-            failed=lambda part, code, text: partition_result(
-                partition=part.partition,
-                error_code=code,
-                error_message=text,
-                state_epoch=0,
-                leader_epoch=0,
-                start_offset=0,
-            ),
+            unknown={"state_epoch": 0, "leader_epoch": 0, "start_offset": 0},
         )
 
     def _each(
@@ -290,17 +265,26 @@ class ShareCoordinator:
         *,
         action: str,
         operation: Callable[[ShareShard, ShareKey, Any], Result[Any]],
-        found: Callable[[Any, Any], Any],
-        failed: Callable[[Any, int, str | None], Any],
+        found: Callable[[Any, Any], Any] | None = None,
+        unknown: Mapping[str, Any] = MappingProxyType({}),
     ) -> Pending[Any]:
         """Run an operation on each share partition of a request, and gather the results.
 
-        A request without a group, topics or partitions gets an empty response, as in Kafka.
+        A request without a group, topics or partitions gets an empty response, as in Kafka. A
+        result with an error has the fields of unknown.
         """
         make: Any = response
         topics = request.topics
         if not topics or not request.group_id or not all(one.partitions for one in topics):
             return Pending.of(make(results=[]))
+
+        def failed(part: Any, error: Exception, text: str | None) -> Any:
+            return topic_result.PartitionResult(
+                partition=part.partition,
+                error_code=int(operation_error(error)),
+                error_message=text,
+                **unknown,
+            )
 
         def one(topic_id: Uuid, part: Any) -> Pending[Any]:
             key = ShareKey(request.group_id, topic_id, part.partition)
@@ -309,12 +293,15 @@ class ShareCoordinator:
                 try:
                     result = operation(shard, key, part)
                 except KafkaError as error:
-                    return Result(failed(part, int(operation_error(error)), error.message))
-                return replace(result, response=found(part, result.response))
+                    return Result(failed(part, error, error.message))
+                if found is None:
+                    answer = topic_result.PartitionResult(partition=part.partition)
+                else:
+                    answer = found(part, result.response)
+                return replace(result, response=answer)
 
             def not_written(error: Exception) -> Any:
-                text = f"Unable to {action}: {full_error_text(error)}"
-                return failed(part, int(operation_error(error)), text)
+                return failed(part, error, f"Unable to {action}: {full_error_text(error)}")
 
             return recover(self.runtime.write(self.partition_for(str(key)), answered), not_written)
 

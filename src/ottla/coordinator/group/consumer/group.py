@@ -11,8 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.group.consumer.member import ConsumerMember, MemberState
-from ottla.coordinator.group.counts import add_counts
-from ottla.coordinator.group.member_group import MemberGroup, Owners
+from ottla.coordinator.group.member_group import MemberGroup, Owners, add_counts
 from ottla.errors import ErrorCode, KafkaError
 from ottla.timeline import LATEST_EPOCH, TimelineDict, TimelineObject
 

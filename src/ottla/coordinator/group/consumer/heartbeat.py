@@ -1,7 +1,8 @@
 """ConsumerGroupHeartbeat: join, stay, change the subscription; the response has the assignment.
 
 Kafka: GroupMetadataManager.{consumerGroupHeartbeat, getOrMaybeSubscribeDynamicConsumerGroupMember,
-getOrMaybeSubscribeStaticConsumerGroupMember}.
+getOrMaybeSubscribeStaticConsumerGroupMember,
+consumerGroupLeave, consumerGroupStaticMemberGroupLeave}.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ottla.coordinator.group.consumer import leave, patterns
+from ottla.coordinator.group.consumer import patterns
 from ottla.coordinator.group.consumer.change import GroupChange
 from ottla.coordinator.group.consumer.member import (
     JOIN_EPOCH,
+    LEAVE_STATIC_EPOCH,
     ConsumerMember,
     without_epochs,
 )
@@ -45,7 +47,7 @@ def heartbeat(
 ) -> Result[ConsumerGroupHeartbeatResponse]:
     """Apply a heartbeat whose request is valid; converted is a group that was a classic one."""
     if request.member_epoch < JOIN_EPOCH:
-        return leave.leave(groups, request)
+        return _leave(groups, request)
     if request.member_epoch == JOIN_EPOCH:
         group = converted or groups.find(request.group_id) or groups.new(request.group_id)
     else:
@@ -175,3 +177,31 @@ def _response(
             ]
         )
     return response
+
+
+def _leave(
+    groups: ConsumerGroups, request: ConsumerGroupHeartbeatRequest
+) -> Result[ConsumerGroupHeartbeatResponse]:
+    """Remove a member; one that leaves for a time keeps its partitions for its session."""
+    group = groups.to_leave(request.group_id)
+    response = ConsumerGroupHeartbeatResponse(
+        member_id=request.member_id,
+        member_epoch=request.member_epoch,
+        heartbeat_interval_ms=0,
+    )
+    if request.instance_id is None:
+        member = group.member(request.member_id)
+    else:
+        member = static_member(group, request.member_id, request.instance_id)
+        if request.member_epoch == LEAVE_STATIC_EPOCH:
+            away = replace(
+                member,
+                member_epoch=LEAVE_STATIC_EPOCH,
+                assigned={
+                    topic_id: dict.fromkeys(epochs, 0)
+                    for topic_id, epochs in member.assigned.items()
+                },
+                pending_revocation={},
+            )
+            return Result(response, [groups.current_assignment(group.group_id, away)])
+    return groups.fence(group, [member], response)

@@ -12,8 +12,7 @@ from ottla.protocol.apis import share_group_describe as api
 
 if TYPE_CHECKING:
     from ottla.coordinator.group.context import TopicNames
-    from ottla.coordinator.group.share.group import ShareGroup
-    from ottla.coordinator.group.share.member import ShareMember
+    from ottla.coordinator.group.share.group import ShareGroup, ShareMember
     from ottla.errors import ErrorCode
 
 DescribedGroup = api.ShareGroupDescribeResponse.DescribedGroup

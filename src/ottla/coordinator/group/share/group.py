@@ -1,6 +1,6 @@
 """A share group: replayed state in timelines.
 
-Kafka: org.apache.kafka.coordinator.group.modern.share.ShareGroup.
+Kafka: org.apache.kafka.coordinator.group.modern.share.{ShareGroup, ShareGroupMember}.
 """
 
 from __future__ import annotations
@@ -9,9 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.coordinator.group.counts import add_counts
-from ottla.coordinator.group.member_group import MemberGroup
-from ottla.coordinator.group.share.member import ShareMember
+from ottla.coordinator.group.member_group import MemberGroup, add_counts
 from ottla.timeline import LATEST_EPOCH, TimelineDict, TimelineObject
 
 if TYPE_CHECKING:
@@ -20,6 +18,8 @@ if TYPE_CHECKING:
     from ottla.timeline import SnapshotRegistry
     from ottla.types import Uuid
 
+JOIN_EPOCH: Final = 0
+LEAVE_EPOCH: Final = -1
 SHARE_PROTOCOL_TYPE: Final = "share"
 
 
@@ -29,6 +29,20 @@ class ShareGroupState(StrEnum):
     EMPTY = "Empty"
     STABLE = "Stable"
     DEAD = "Dead"
+
+
+@dataclass(frozen=True, slots=True)
+class ShareMember:
+    """A member: topics are sorted, partitions by topic id rise; replaced as a whole on a change."""
+
+    member_id: str
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    subscribed_topics: tuple[str, ...] = ()
+    member_epoch: int = 0
+    previous_member_epoch: int = -1
+    assigned: Mapping[Uuid, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

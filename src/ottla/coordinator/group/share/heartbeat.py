@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.coordinator.group.share import initialization
-from ottla.coordinator.group.share.member import JOIN_EPOCH, LEAVE_EPOCH, ShareMember
+from ottla.coordinator.group.share.group import JOIN_EPOCH, LEAVE_EPOCH, ShareMember
 from ottla.coordinator.group.share.validation import check_epoch, check_size
 from ottla.coordinator.runtime.result import Result
 from ottla.protocol.apis.share_group_heartbeat import (

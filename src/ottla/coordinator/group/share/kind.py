@@ -16,10 +16,10 @@ from ottla.coordinator.group.share.group import (
     InProgress,
     ShareGroup,
     ShareGroupState,
+    ShareMember,
     StatePartitions,
     TopicParts,
 )
-from ottla.coordinator.group.share.member import ShareMember
 from ottla.coordinator.group.slices import SLICE
 from ottla.coordinator.runtime import CoordinatorRecord
 from ottla.coordinator.runtime.result import Result

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.coordinator.group.checks import fenced_epoch, full_group, require_filled
-from ottla.coordinator.group.share.member import JOIN_EPOCH, LEAVE_EPOCH, ShareMember
+from ottla.coordinator.group.share.group import JOIN_EPOCH, LEAVE_EPOCH, ShareMember
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
