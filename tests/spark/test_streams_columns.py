@@ -26,7 +26,7 @@ from ottla.streams import (
     min_of,
     sum_of,
 )
-from ottla.streams.plan.stages import plan_stages
+from ottla.streams.plan.plan import plan_for
 from ottla.streams.run.data_frames import compile_plan
 from ottla.testing import PipelineDriver
 from tests.spark.marks import SPARK_WARNINGS
@@ -57,8 +57,7 @@ Found = dict[str, list[tuple[Any, Any]]]
 
 def on_spark(spark: SparkSession, topology: Topology, rows: list[tuple[Any, Any]]) -> Found:
     """Return what a topology writes by topic, as raw keys and values, run over one frame."""
-    plan = plan_stages(topology)
-    plan.spread({"orders": 2})
+    plan = plan_for(topology, {"orders": 2})
     data = [
         (
             None if key is None else key.encode(),

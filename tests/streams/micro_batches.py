@@ -13,8 +13,15 @@ import pyarrow as pa
 from pyspark.sql import Row
 
 from ottla.spark.writing import sum_of_digests
-from ottla.streams.plan.stages import DIGEST, OUTPUT, Stage, StagePlan, plan_stages
-from ottla.streams.run.spark_tasks import BATCH_TIME, FIELDS, StageProcessor, StatelessStage
+from ottla.streams.plan.layout import DIGEST, OUTPUT, Stage, layout
+from ottla.streams.plan.plan import plan_for
+from ottla.streams.run.spark_tasks import (
+    BATCH_TIME,
+    FIELDS,
+    StageProcessor,
+    StageWork,
+    StatelessStage,
+)
 from tests.streams.test_spark_tasks import SCHEMA, Handle
 
 if TYPE_CHECKING:
@@ -57,11 +64,9 @@ class MicroBatches:
     """A query of a topology whose topics have one partition."""
 
     def __init__(self, topology: Topology) -> None:
-        self.plan: StagePlan = plan_stages(topology)
-        if topology.patterns():
-            self.plan.match(["in0", "in1"])
-        topics = [*self.plan.source_topics(), "out"]
-        self.plan.spread(dict.fromkeys(topics, 1))
+        matched = ["in0", "in1"] if topology.patterns() else []
+        topics = [*layout(topology, matched).source_topics(), "out"]
+        self.plan = plan_for(topology, dict.fromkeys(topics, 1))
         self._offsets: dict[str, int] = {}
 
     def source(self, inputs: Iterable[Input]) -> list[RowDict]:
@@ -111,14 +116,14 @@ class MicroBatches:
             given = pa.RecordBatch.from_pylist(own, schema=SCHEMA)
             yield [
                 row
-                for batch in StatelessStage(self.plan, stage)([given])
+                for batch in StatelessStage(StageWork(self.plan, stage))([given])
                 for row in batch.to_pylist()
             ]
             return
         rng.shuffle(own)
         own.sort(key=lambda row: row["task"])
         for task, group in groupby(own, key=lambda row: row["task"]):
-            processor = StageProcessor(self.plan, stage)
+            processor = StageProcessor(StageWork(self.plan, stage))
             processor.init(state.setdefault((stage.number, task), Handle()))
             found = [_spark_row(row, time_ms) for row in group]
             made = processor.handleInputRows((task,), iter(found), None)

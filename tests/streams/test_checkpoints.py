@@ -8,14 +8,14 @@ import pytest
 
 from ottla.spark.checkpoint import Checkpoint
 from ottla.streams import Consumed, Materialized, Serdes, StreamsBuilder, StreamsException, expr
-from ottla.streams.plan.stages import plan_stages
+from ottla.streams.plan.plan import Plan, plan_for
 from ottla.streams.run.checkpoints import check_cluster, check_tasks, check_topology
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ottla.streams import Topology
-    from ottla.streams.plan.stages import StagePlan
+    from ottla.streams.plan.plan import Plan
 
 
 def topology(*, with_column: bool) -> Topology:
@@ -86,14 +86,12 @@ def test_an_application_that_never_ran_may_change(tmp_path: Path) -> None:
 def test_state_is_bound_to_the_partitions_of_its_topics(tmp_path: Path) -> None:
     """With more of them a key would be in another task: its count would begin again at 0."""
 
-    def plan(partitions: int, *, with_state: bool = True) -> StagePlan:
+    def plan(partitions: int, *, with_state: bool = True) -> Plan:
         builder = StreamsBuilder()
         stream = builder.stream("in").filter(lambda _, value: value)
         if with_state:
             stream.group_by(lambda _, value: value).count()
-        found = plan_stages(builder.build())
-        found.spread({"in": partitions})
-        return found
+        return plan_for(builder.build(), {"in": partitions})
 
     check_tasks(Checkpoint(str(tmp_path)), plan(2))
     start(tmp_path)

@@ -11,7 +11,8 @@ import pytest
 from ottla.spark.checkpoint import Checkpoint
 from ottla.streams import Materialized, Serdes, StreamsBuilder, StreamsConfig, StreamsException
 from ottla.streams.partitions import partition_for
-from ottla.streams.plan.stages import plan_stages
+from ottla.streams.plan.layout import layout
+from ottla.streams.plan.plan import plan_for
 from ottla.streams.query.instances import Instance, KeyQueryMetadata, LagInfo
 from ottla.streams.run.checkpoints import check_tasks, check_topology
 from ottla.types import TopicPartition
@@ -28,9 +29,7 @@ def application(directory: Path, build: Callable[[StreamsBuilder], Any], done: O
     """Return an application that has processed its topics up to some offsets."""
     builder = StreamsBuilder(StreamsConfig("app", TEXT, TEXT))
     build(builder)
-    plan = plan_stages(builder.build())
-    plan.match(done)
-    plan.spread({topic: len(offsets) for topic, offsets in done.items()})
+    plan = plan_for(builder.build(), {topic: len(offsets) for topic, offsets in done.items()})
     checkpoint = Checkpoint(str(directory))
     check_topology(checkpoint, plan.topology)
     check_tasks(checkpoint, plan)
@@ -87,7 +86,7 @@ def test_lags_of_patterns_and_of_an_internal_topic_in_the_cluster(tmp_path: Path
 
     builder = StreamsBuilder(StreamsConfig("app", TEXT, TEXT))
     build(builder)
-    (real,) = plan_stages(builder.build()).real_topics.values()
+    (real,) = layout(builder.build()).real_topics.values()
     done = {"logs-a": {0: 7, 1: 0}, "logs-b": {0: 2}, "left": {0: 5}, "right": {0: 1}, real: {0: 4}}
     app = application(tmp_path, build, done)
     more: Offsets = {**done, "logs-b": {0: 1}, "right": {0: 11}, real: {0: 5}}

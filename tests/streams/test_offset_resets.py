@@ -22,7 +22,7 @@ from ottla.streams import (
     StreamsException,
     TopologyException,
 )
-from ottla.streams.plan.stages import plan_stages
+from ottla.streams.plan.plan import Plan, plan_for
 from ottla.streams.run import application
 from ottla.streams.run.checkpoints import check_topology
 from ottla.streams.run.offset_reset import STARTS_FILE, Start, check_options, starting_offsets
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from ottla.clients.admin.blocking import Admin
-    from ottla.streams.plan.stages import StagePlan
+    from ottla.streams.plan.plan import Plan
 
 NOW_MS = 100_000
 LATEST, NONE = AutoOffsetReset.latest(), AutoOffsetReset.none()
@@ -93,19 +93,17 @@ class Deleting(Offsets):
         return {name: gone if name == "in-gone" else found for name in names}
 
 
-def plan(**policies: AutoOffsetReset | None) -> StagePlan:
+def plan(**policies: AutoOffsetReset | None) -> Plan:
     """Return a plan of streams of two partitions each, and a global table."""
     builder = StreamsBuilder(StreamsConfig("app", Serdes.string(), Serdes.string()))
     for topic, policy in policies.items():
         builder.stream(topic, consumed=Consumed(offset_reset_policy=policy)).to("out")
     builder.global_table("global", consumed=Consumed(offset_reset_policy=LATEST))
-    made = plan_stages(builder.build())
-    made.spread({**dict.fromkeys(policies, 2), "global": 1})
-    return made
+    return plan_for(builder.build(), {**dict.fromkeys(policies, 2), "global": 1})
 
 
 def option(
-    made: StagePlan, checkpoint: Path, offsets: Offsets | None = None, **given: str
+    made: Plan, checkpoint: Path, offsets: Offsets | None = None, **given: str
 ) -> dict[str, Any] | str:
     """Return the option for Spark's source."""
     start = Start(given, Checkpoint(str(checkpoint)), "app", NOW_MS)
@@ -141,8 +139,8 @@ def test_the_option_for_all_topics_is_the_default(tmp_path: Path) -> None:
     with pytest.raises(StreamsException, match="startingOffsets is for all topics, but a have"):
         option(plan(a=LATEST), tmp_path, startingOffsets=exact)
     with pytest.raises(StreamsException, match="startingTimestamp is for all topics, but a have"):
-        check_options(plan(a=LATEST), {"startingtimestamp": "1"})
-    check_options(plan(a=None), {"startingTimestamp": "1"})
+        check_options(plan(a=LATEST).topology, {"startingtimestamp": "1"})
+    check_options(plan(a=None).topology, {"startingTimestamp": "1"})
 
 
 def test_without_a_committed_offset_and_a_policy_the_start_is_refused(tmp_path: Path) -> None:
@@ -197,18 +195,15 @@ def test_streams_of_one_topic_are_read_once() -> None:
 def test_the_topics_of_a_pattern_have_its_start(tmp_path: Path) -> None:
     """Those that are there at the first start; later ones are read from their beginning."""
 
-    def of_pattern(*topics: str) -> StagePlan:
+    def of_pattern(*topics: str) -> Plan:
         builder = StreamsBuilder(StreamsConfig("app", Serdes.string(), Serdes.string()))
         consumed = Consumed(offset_reset_policy=LATEST)
         builder.stream(re.compile("in-.*"), consumed=consumed).to("out")
-        made = plan_stages(builder.build())
-        made.match(topics)
-        made.spread(dict.fromkeys(topics, 2))
-        return made
+        return plan_for(builder.build(), dict.fromkeys(topics, 2))
 
     unmatched = of_pattern()
     with pytest.raises(StreamsException, match=r"Timestamp is for all topics, but in-\.\* have"):
-        check_options(unmatched, {"startingTimestamp": "1"})
+        check_options(unmatched.topology, {"startingTimestamp": "1"})
     first = {"in-a": {"0": 10, "1": 10}}
     assert option(of_pattern("in-a"), tmp_path) == first
     both = {"in-a": {"0": 20, "1": 20}, "in-b": {"0": 20, "1": 20}}
@@ -232,5 +227,5 @@ def test_a_topic_of_a_pattern_may_be_deleted_while_the_application_starts(
     topology = builder.build()
     monkeypatch.setattr(application, "Admin", lambda **_: Deleting())
     streams = Streams(topology, bootstrap_servers="", checkpoint=tmp_path)
-    found = streams._prepare_topics(plan_stages(topology), Checkpoint(str(tmp_path)))
+    _, found = streams._prepare_topics(Checkpoint(str(tmp_path)))
     assert json.loads(found) == {"in-a": {"0": 10, "1": 10}}

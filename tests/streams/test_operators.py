@@ -29,7 +29,7 @@ from ottla.streams import (
     ValueTransformer,
     log_and_continue,
 )
-from ottla.streams.plan.stages import plan_stages
+from ottla.streams.plan.plan import plan_for
 from ottla.testing import PipelineDriver
 from tests.streams.cases import listed
 
@@ -367,10 +367,10 @@ def test_topics_that_are_joined_have_as_many_partitions(kind: str) -> None:
         groups = [builder.stream(name).group_by_key() for name in ("a", "b")]
         made = groups[0].cogroup(listed).cogroup(groups[1], listed)
         made.aggregate(str).to_stream().to("out")
-    plan = plan_stages(builder.build())
-    plan.spread({"a": 2, "b": 2, "out": 1})
+    topology = builder.build()
+    plan_for(topology, {"a": 2, "b": 2, "out": 1})
     with pytest.raises(TopologyException, match="same number of partitions: a: 2, b: 3"):
-        plan.spread({"a": 2, "b": 3, "out": 1})
+        plan_for(topology, {"a": 2, "b": 3, "out": 1})
 
 
 def test_a_repartitioned_stream_takes_the_partitions_of_its_partner() -> None:
@@ -379,12 +379,12 @@ def test_a_repartitioned_stream_takes_the_partitions_of_its_partner() -> None:
         builder = StreamsBuilder(CONFIG)
         stream = builder.stream("a").repartition(Repartitioned(partitions=given))
         stream.join(builder.table("b"), both).to("out")
-        plan = plan_stages(builder.build())
+        topology = builder.build()
         if expected:
-            plan.spread({"a": 2, "b": 3, "out": 1})
+            plan_for(topology, {"a": 2, "b": 3, "out": 1})
         else:
             with pytest.raises(TopologyException, match="repartition: 4, b: 3"):
-                plan.spread({"a": 2, "b": 3, "out": 1})
+                plan_for(topology, {"a": 2, "b": 3, "out": 1})
 
 
 def test_stores_come_with_a_processor_of_a_plain_topology() -> None:

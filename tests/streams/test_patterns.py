@@ -23,7 +23,8 @@ from ottla.streams import (
 )
 from ottla.streams.patterns import subscription
 from ottla.streams.picture import draw
-from ottla.streams.plan.stages import plan_stages
+from ottla.streams.plan.layout import layout
+from ottla.streams.plan.plan import Plan, plan_for
 from ottla.streams.run.checkpoints import check_tasks, check_topology, noted_tasks
 from ottla.streams.run.data_frames import source_names
 from ottla.testing import PipelineDriver
@@ -31,7 +32,7 @@ from ottla.testing import PipelineDriver
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ottla.streams.plan.stages import StagePlan
+    from ottla.streams.plan.plan import Plan
 
 TEXT = Serdes.string()
 ORDERS = re.compile("orders-.*")
@@ -42,14 +43,11 @@ def builder() -> StreamsBuilder:
     return StreamsBuilder(StreamsConfig("app", TEXT, TEXT))
 
 
-def plan(build: Any, partitions: dict[str, int], noted: dict[int, int] | None = None) -> StagePlan:
+def plan(build: Any, partitions: dict[str, int], noted: dict[int, int] | None = None) -> Plan:
     """Return the plan of what a function builds, on a cluster with these topics."""
     made = builder()
     build(made)
-    found = plan_stages(made.build())
-    found.match(partitions)
-    found.spread(partitions, noted)
-    return found
+    return plan_for(made.build(), partitions, noted)
 
 
 def copied(build: StreamsBuilder) -> None:
@@ -101,7 +99,7 @@ def test_a_topic_of_two_patterns_is_refused() -> None:
     with PipelineDriver(topology) as driver, pytest.raises(TopologyException, match=words):
         driver.input_topic("orders-eu")
     with pytest.raises(TopologyException, match=words):
-        plan_stages(topology).match(["orders-eu"])
+        layout(topology, ["orders-eu"])
     find = source_names(topology.patterns())
     assert find(pa.array(["orders-us", "x-eu", "other", "x-eu"])).to_pylist() == [
         "KSTREAM-SOURCE-0000000000",
@@ -149,10 +147,9 @@ def test_tasks_are_those_of_the_largest_topic() -> None:
     topics = {"left": 1, "right": 1, "out": 1, "app-a": 2, "app-b": 3, "application": 9}
     made = plan(build, topics)
     (real,) = made.real_topics.values()
-    made.match({**topics, real: 9})
-    assert list(made.matched.values()) == [["app-a", "app-b"]]
-    made.spread(topics)
-    assert max(stage.tasks for stage in made.stages) == 3
+    made = plan(build, {**topics, real: 9})
+    assert list(made.matched.values()) == [("app-a", "app-b")]
+    assert max(made.tasks.values()) == 3
     ((limited, bounds),) = made.partition_limits().items()
     assert bounds == (1, 3)
     assert re.fullmatch(limited, "app-c")
@@ -229,7 +226,7 @@ def test_a_checkpoint_goes_on_when_topics_appear(tmp_path: Path) -> None:
     """Their partitions are new tasks, or no more than there are; topics that go take none away."""
     checkpoint = Checkpoint(str(tmp_path))
 
-    def run(build: Any, partitions: dict[str, int]) -> StagePlan:
+    def run(build: Any, partitions: dict[str, int]) -> Plan:
         made = plan(build, partitions, noted_tasks(checkpoint))
         check_topology(checkpoint, made.topology)
         check_tasks(checkpoint, made)
@@ -241,7 +238,7 @@ def test_a_checkpoint_goes_on_when_topics_appear(tmp_path: Path) -> None:
     run(kept, {"orders-eu": 2})
     assert noted_tasks(checkpoint) == {0: 2}
     run(kept, {"orders-eu": 2, "orders-us": 1})
-    assert run(kept, {"orders-us": 1}).stages[0].tasks == 2
+    assert run(kept, {"orders-us": 1}).tasks == {0: 2}
     with pytest.raises(
         StreamsException, match=r"state of sub-topology: 0 tasks: 2, which .* 3 now"
     ):
@@ -254,7 +251,7 @@ def test_a_repartition_topic_keeps_its_partitions(tmp_path: Path) -> None:
     check_tasks(checkpoint, plan(regrouped, {"orders-eu": 2}))
     start(tmp_path)
     made = plan(regrouped, {"orders-eu": 2, "orders-us": 5}, noted_tasks(checkpoint))
-    assert [stage.tasks for stage in made.stages] == [5, 2]
+    assert [made.task_count(stage) for stage in made.stages] == [5, 2]
     check_tasks(checkpoint, made)
 
 
@@ -266,6 +263,6 @@ def test_columns_read_patterns() -> None:
 
     build.stream(ORDERS, consumed=Consumed(value=order)).filter(expr("value.n > 1")).to("out")
     build.table("names", materialized=Materialized("kept"))
-    made = plan_stages(build.build())
-    assert [one.patterns[0].topics_text for one in made.paths()] == ["orders-.*"]
+    made = layout(build.build())
+    assert [one.patterns[0].topics_text for one in made.paths] == ["orders-.*"]
     assert made.source_topics() == ["names"]

@@ -13,7 +13,7 @@ from ottla.streams import (
     StreamsBuilder,
     TopologyException,
 )
-from ottla.streams.plan.stages import plan_stages
+from ottla.streams.plan.layout import layout
 from ottla.testing import PipelineDriver
 from tests.streams.cases import built, run
 from tests.streams.generated import KINDS, Generator
@@ -32,7 +32,7 @@ def test_restarts_change_no_result(kind: str) -> None:
             built(steps)
         except TopologyException:
             continue
-        pickled: bytes = cloudpickle.dumps(plan_stages(built(steps)))  # type: ignore[no-untyped-call]
+        pickled: bytes = cloudpickle.dumps(layout(built(steps)))  # type: ignore[no-untyped-call]
         assert cloudpickle.loads(pickled).stages
         if any("drops" in step and "other" in step for step in steps):
             continue  # its partitioner is refused with the first row of a key

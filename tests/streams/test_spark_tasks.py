@@ -16,11 +16,19 @@ from ottla.streams import (
     StreamsConfig,
     TableJoined,
 )
-from ottla.streams.plan.stages import DIGEST, OUTPUT, StagePlan, plan_stages
-from ottla.streams.run.spark_tasks import BATCH_TIME, FIELDS, StageProcessor, StatelessStage
+from ottla.streams.plan.layout import DIGEST, OUTPUT
+from ottla.streams.plan.plan import Plan, plan_for
+from ottla.streams.run.spark_tasks import (
+    BATCH_TIME,
+    FIELDS,
+    StageProcessor,
+    StageWork,
+    StatelessStage,
+)
+from ottla.streams.run.task import unknown_count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 SCHEMA = pa.schema(
     [
@@ -70,15 +78,13 @@ class Handle:
         return self.maps.setdefault(name, MapState())
 
 
-def plan() -> StagePlan:
+def plan() -> Plan:
     """Return two stages: one without state, and counts."""
     builder = StreamsBuilder()
     numbers = builder.stream("in").filter(lambda _, value: value > 0)
     numbers.to("positive")
     numbers.group_by(lambda _, value: str(value % 2)).count().to_stream().to("counts")
-    made = plan_stages(builder.build())
-    made.spread({"in": 1, "counts": 3})
-    return made
+    return plan_for(builder.build(), {"in": 1, "counts": 3})
 
 
 def flow(stage: int, topic: str, offset: int, key: bytes, value: bytes) -> dict[str, Any]:
@@ -94,7 +100,7 @@ def test_a_stage_without_state_runs_over_arrow() -> None:
     rows = [flow(0, "in", n, b"k", b"%d" % n) for n in range(3)]
     rows.append(flow(1, "other", 0, b"k", b"v"))
     batch = pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
-    (found,) = StatelessStage(made, made.stages[0])([batch])
+    (found,) = StatelessStage(StageWork(made, made.stages[0]))([batch])
     (target,) = made.targets
     assert [(one["stage"], one["topic"], one["value"]) for one in found.to_pylist()] == [
         (1, "other", b"v"),
@@ -112,7 +118,7 @@ def test_state_lasts_over_micro_batches() -> None:
     (target,) = made.targets
     found = []
     for batch in range(2):
-        processor = StageProcessor(made, made.stages[1])
+        processor = StageProcessor(StageWork(made, made.stages[1]))
         processor.init(handle)
         rows = []
         for n in (1, 0):
@@ -143,9 +149,16 @@ def stateful_row(stage: int, topic: str, key: bytes, value: bytes, partition: in
     return Row(**row, **{BATCH_TIME: 0})
 
 
-def outputs(made: StagePlan, stage: int, task: int, *rows: Row) -> list[Row]:
+def outputs(
+    made: Plan,
+    stage: int,
+    task: int,
+    *rows: Row,
+    find_count: Callable[[str], int | None] = unknown_count,
+) -> list[Row]:
     """Return what a task makes of rows, with new state."""
-    processor = StageProcessor(made, made.stages[stage])
+    work = StageWork(made, made.stages[stage], find_count=find_count)
+    processor = StageProcessor(work)
     processor.init(Handle())
     return results(processor.handleInputRows((task,), iter(rows), None))
 
@@ -163,8 +176,7 @@ def test_a_processor_knows_its_task() -> None:
     builder = StreamsBuilder(StreamsConfig("app", text, text))
     builder.stream("other").to("out")
     builder.stream("in").process(Place).to("out")
-    made = plan_stages(builder.build())
-    made.spread({"other": 1, "in": 4, "out": 1})
+    made = plan_for(builder.build(), {"other": 1, "in": 4, "out": 1})
     found = outputs(made, 1, 3, stateful_row(1, "in", b"k", b"v"))
     assert [one["value"] for one in found] == [b"app 1_3"]
 
@@ -177,8 +189,7 @@ def test_a_partitioner_chooses_one_partition_or_several_or_none() -> None:
     stream = builder.stream("in").process(Place)
     stream.to("out", Produced(partitioner=lambda _topic, key, _value, _count: chosen[key]))
     stream.to("plain")
-    made = plan_stages(builder.build())
-    made.spread({"in": 1, "out": 3, "plain": 3})
+    made = plan_for(builder.build(), {"in": 1, "out": 3, "plain": 3})
     rows = [stateful_row(0, "in", key.encode(), b"v") for key in chosen]
     found: dict[tuple[str, bytes], list[int]] = {}
     for one in outputs(made, 0, 0, *rows):
@@ -196,17 +207,15 @@ def test_a_partitioner_places_records_of_topics_that_a_function_names() -> None:
     produced = Produced(partitioner=lambda _topic, _key, _value, count: count - 1)
     stream.to(lambda key, _value, _context: f"to-{key}", produced)
     stream.to(lambda key, _value, _context: f"by-key-{key}")
-    made = plan_stages(builder.build())
-    made.spread({"in": 1, "to-known": 2})
+    made = plan_for(builder.build(), {"in": 1, "to-known": 2})
     asked = []
 
     def find(topic: str) -> int:
         asked.append(topic)
         return 5
 
-    made.find_count = find
     rows = [stateful_row(0, "in", key, b"v") for key in (b"known", b"new")]
-    found = {one["topic"]: one["partition"] for one in outputs(made, 0, 0, *rows)}
+    found = {one["topic"]: one["partition"] for one in outputs(made, 0, 0, *rows, find_count=find)}
     assert found == {"to-known": 1, "by-key-known": -1, "to-new": 4, "by-key-new": -1}
     assert asked == ["to-new"]
 
@@ -229,8 +238,7 @@ def test_partitioners_place_the_internal_records_of_a_foreign_key_join() -> None
     left.join(
         right, lambda a, b: a + b, foreign_key=lambda _, value: value, table_joined=joined
     ).to_stream().to("out")
-    made = plan_stages(builder.build())
-    made.spread({"left": 2, "right": 3, "out": 1})
+    made = plan_for(builder.build(), {"left": 2, "right": 3, "out": 1})
     (at_left,) = (n for n, one in enumerate(made.stages) if "left" in one.topics)
     (at_right,) = (n for n, one in enumerate(made.stages) if "right" in one.topics)
     number = made.stages[at_left].number

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ottla.streams import StreamsBuilder, StreamsConfig
-from ottla.streams.plan.stages import plan_stages
+from ottla.streams.plan.layout import layout
+from ottla.streams.plan.plan import plan_for
 from ottla.streams.records import RawRecord
 from ottla.streams.run.batches import in_order
 
@@ -13,11 +14,10 @@ def test_a_stage_follows_those_that_it_reads_from() -> None:
     builder = StreamsBuilder()
     counted = builder.stream("in").group_by(lambda _, value: value).count()
     counted.to_stream().to("out")
-    plan = plan_stages(builder.build())
-    plan.spread({"in": 3, "out": 1})
+    plan = plan_for(builder.build(), {"in": 3, "out": 1})
     assert [stage.is_stateful for stage in plan.stages] == [False, True]
     (topic,) = plan.targets
-    assert (plan.targets[topic], plan.partitions[topic], plan.real_topics) == ([1], 3, {})
+    assert (plan.targets[topic], plan.partitions[topic], plan.real_topics) == ((1,), 3, {})
 
 
 def test_a_circle_has_a_real_topic() -> None:
@@ -25,7 +25,7 @@ def test_a_circle_has_a_real_topic() -> None:
     builder = StreamsBuilder(StreamsConfig(application_id="app"))
     left, right = builder.table("left"), builder.table("right")
     left.join(right, lambda a, b: [a, b], foreign_key=lambda _, v: v).to_stream().to("out")
-    plan = plan_stages(builder.build())
+    plan = layout(builder.build())
     (real,) = plan.real_topics.values()
     assert real.startswith("app-KTABLE-FK-JOIN-SUBSCRIPTION-")
     assert real in plan.source_topics()

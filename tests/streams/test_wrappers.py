@@ -21,8 +21,8 @@ from ottla.streams import (
     WrappedProcessor,
     expr,
 )
-from ottla.streams.plan.combined_inputs import find_inputs
-from ottla.streams.plan.stages import plan_stages
+from ottla.streams.columns.combined_inputs import combined_inputs
+from ottla.streams.plan.layout import layout
 from ottla.testing import PipelineDriver
 from tests.streams.wrappers import Tally
 
@@ -57,9 +57,9 @@ def test_a_wrapper_has_stores_of_its_own_with_each_processor() -> None:
 
 def test_wrapped_processors_see_each_record_on_spark() -> None:
     """Counts are not combined before; all stages have state; the wrapper goes to the workers."""
-    plan = plan_stages(counted())
+    plan = layout(counted())
     assert [stage.is_stateful for stage in plan.stages] == [True, True]
-    assert [find_inputs(plan, stage) for stage in plan.stages] == [[], []]
+    assert [combined_inputs(plan.topology, stage, {}) for stage in plan.stages] == [(), ()]
     pickled: bytes = cloudpickle.dumps(plan)  # type: ignore[no-untyped-call]
     assert cloudpickle.loads(pickled).topology.nodes.keys() == plan.topology.nodes.keys()
 

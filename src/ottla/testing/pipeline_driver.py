@@ -12,8 +12,9 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from ottla.streams.errors import StreamsException
+from ottla.streams.plan.layout import nodes_of_task
 from ottla.streams.records import RawRecord, Record, TaskId
-from ottla.streams.run.task import Task, TaskEnvironment, nodes_of_task
+from ottla.streams.run.task import Task, TaskEnvironment
 from ottla.streams.stores.backend import MemoryBackend
 
 if TYPE_CHECKING:

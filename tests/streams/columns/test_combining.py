@@ -30,12 +30,12 @@ from ottla.streams import (
 )
 from ottla.streams.columns.combining import Combiner
 from ottla.streams.columns.operators import TypedInput
-from ottla.streams.plan.combined_inputs import find_inputs
-from ottla.streams.plan.stages import OUTPUT, StagePlan, plan_stages
+from ottla.streams.plan.layout import OUTPUT
+from ottla.streams.plan.plan import plan_for
 from ottla.streams.processors.folds import Fold
 from ottla.streams.records import RawRecord
 from ottla.streams.run.batches import in_order
-from ottla.streams.run.spark_tasks import BATCH_TIME, FIELDS, StageProcessor
+from ottla.streams.run.spark_tasks import BATCH_TIME, FIELDS, StageProcessor, StageWork
 from ottla.testing import PipelineDriver
 from tests.streams.test_spark_tasks import SCHEMA, Handle, results
 
@@ -65,12 +65,10 @@ def counts(count: Callable[[KGroupedStream], KTable], config: StreamsConfig) -> 
     return builder
 
 
-def planned(builder: StreamsBuilder) -> StagePlan:
-    """Return the plan with what its first stage combines."""
-    plan = plan_stages(builder.build())
-    plan.spread({"in": 1, "out": 1})
-    plan.stages[0].inputs = find_inputs(plan, plan.stages[0])
-    return plan
+def planned(builder: StreamsBuilder) -> StageWork:
+    """Return the work of the first stage."""
+    plan = plan_for(builder.build(), {"in": 1, "out": 1})
+    return StageWork.of(plan, plan.stages[0], {})
 
 
 def flow(stage: int, number: int, given: tuple[int, Any, Any, int]) -> dict[str, Any]:
@@ -80,10 +78,9 @@ def flow(stage: int, number: int, given: tuple[int, Any, Any, int]) -> dict[str,
     return dict(zip(FIELDS, (*place, key, value, time, []), strict=True))
 
 
-def run_combined(plan: StagePlan, batches: Given) -> tuple[list[RawRecord], int]:
+def run_combined(work: StageWork, batches: Given) -> tuple[list[RawRecord], int]:
     """Return what the first stage writes, and how many parts it was given."""
     handle, found, count = Handle(), [], 0
-    stage = plan.stages[0]
     for batch in batches:
         parts: list[dict[str, Any]] = []
         for origin in sorted({one[0] for one in batch}):  # a task of Spark each
@@ -91,12 +88,12 @@ def run_combined(plan: StagePlan, batches: Given) -> tuple[list[RawRecord], int]
             frames = [
                 pa.RecordBatch.from_pylist(rows[n : n + 5], SCHEMA) for n in range(0, len(rows), 5)
             ]
-            for frame in Combiner(plan.topology.config, stage.inputs)(frames):
+            for frame in Combiner(work.config, work.inputs)(frames):
                 parts += frame.to_pylist()
         letters = [one for one in parts if one["stage"] == OUTPUT]
         mine = [Row(**one, **{BATCH_TIME: 0}) for one in parts if one["stage"] != OUTPUT]
         count += len(mine)
-        processor = StageProcessor(plan, stage)
+        processor = StageProcessor(work)
         processor.init(handle)
         made = results(processor.handleInputRows((0,), iter(mine), None)) if mine else []
         rows_out = [
@@ -188,7 +185,7 @@ def test_aggregates_of_operands() -> None:
     rows.windowed_by(WINDOWS).aggregate(fold.empty, fold).to_stream(lambda key, _: key.key).to(
         "out"
     )
-    plan = planned(builder)
+    work = planned(builder)
     values: list[Any] = [
         {"sum": 1, "low": 2.5, "high": "2013-01-01"},
         {"sum": None, "low": -1.0, "high": "b"},
@@ -198,7 +195,7 @@ def test_aggregates_of_operands() -> None:
     given: list[Any] = [
         (0, b"k", None if one is None else Serdes.json().serialize(one), 1) for one in values
     ]
-    found, count = run_combined(plan, [given, [(0, b"k", b'{"sum":1,"low":"NaN","high":"a"}', 2)]])
+    found, count = run_combined(work, [given, [(0, b"k", b'{"sum":1,"low":"NaN","high":"a"}', 2)]])
     assert count == 2
     assert Serdes.json().deserialize(found[0].value) == {"n": 4, "sum": 6, "low": -1.0, "high": "b"}
     assert Serdes.json().deserialize(found[1].value)["sum"] == 7
@@ -231,10 +228,10 @@ class Own(Processor):
 def test_what_is_not_combined() -> None:
     """Where each record counts: a join next to it, results on close, a history, no cache."""
 
-    def stages(make: Callable[[Any], Any], **settings: Any) -> list[Any]:
+    def stages(make: Callable[[Any], Any], **settings: Any) -> tuple[Any, ...]:
         builder = StreamsBuilder(StreamsConfig(**settings))
         make(builder.stream("in"))
-        return planned(builder).stages[0].inputs
+        return planned(builder).inputs
 
     assert stages(lambda rows: rows.group_by_key().count())
     assert not stages(lambda rows: rows.group_by_key().count(), statestore_cache_max_bytes=0)

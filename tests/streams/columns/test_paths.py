@@ -15,8 +15,8 @@ from ottla.streams import (
     TopologyException,
     expr,
 )
+from ottla.streams.plan.layout import Layout, Stage, layout
 from ottla.streams.plan.paths import Entry
-from ottla.streams.plan.stages import Stage, StagePlan, plan_stages
 
 ROWS = Consumed(value=Serdes.json(schema="n BIGINT"))
 
@@ -29,12 +29,12 @@ class Keep(Processor):
         self.context.forward(record)
 
 
-def shape(plan: StagePlan) -> list[str]:
+def shape(plan: Layout) -> list[str]:
     """Return each step: a stage's functions, or a path and where it leads."""
     found = []
     for step in plan.steps:
         if isinstance(step, Stage):
-            found.append("stage " + " ".join(node.name for node in step.part.nodes))
+            found.append("stage " + " ".join(node.name for node in step.sub_topology.nodes))
         else:
             end = step.end.child if isinstance(step.end, Entry) else str(step.end.topic)
             found.append(f"path {' '.join(node.name for node in step.nodes)} > {end}")
@@ -45,9 +45,9 @@ def test_without_columns_a_sub_topology_is_a_stage() -> None:
     """As before there were columns."""
     builder = StreamsBuilder()
     builder.stream("in").filter(lambda *_: True).to("out")
-    plan = plan_stages(builder.build())
+    plan = layout(builder.build())
     assert [type(step) for step in plan.steps] == [Stage]
-    assert not plan.paths()
+    assert not plan.paths
 
 
 def test_columns_from_topic_to_topic_need_no_function() -> None:
@@ -56,9 +56,9 @@ def test_columns_from_topic_to_topic_need_no_function() -> None:
     rows = builder.stream("in", consumed=ROWS)
     rows.filter(expr("value.n > 1"), name="many").to("many")
     rows.map_values(expr("value.n"), name="numbers").to("numbers")
-    plan = plan_stages(builder.build())
+    plan = layout(builder.build())
     assert shape(plan) == ["path many > many", "path numbers > numbers"]
-    assert [path.reports_errors for path in plan.paths()] == [True, False]
+    assert [path.reports_errors for path in plan.paths] == [True, False]
 
 
 def test_columns_between_functions_divide_a_sub_topology() -> None:
@@ -66,7 +66,7 @@ def test_columns_between_functions_divide_a_sub_topology() -> None:
     builder = StreamsBuilder()
     rows = builder.stream("in", consumed=ROWS).peek(lambda *_: None, name="first")
     rows.filter(expr("value.n > 1"), name="column").merge(rows, name="merge").to("out")
-    plan = plan_stages(builder.build())
+    plan = layout(builder.build())
     source, sink = "KSTREAM-SOURCE-0000000000", "KSTREAM-SINK-0000000004"
     assert shape(plan) == [
         f"stage {source} first",
@@ -87,4 +87,4 @@ def test_a_store_on_both_sides_of_a_column_is_refused() -> None:
     rows = builder.stream("in").process_values(Keep, "shared")
     rows.filter(expr("value.n > 1")).process_values(Keep, "shared").to("out")
     with pytest.raises(TopologyException, match="between processors that share a store"):
-        plan_stages(builder.build())
+        layout(builder.build())

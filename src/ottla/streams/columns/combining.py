@@ -25,7 +25,7 @@ from ottla.streams.dead_letters import handled
 from ottla.streams.errors import SerializationException
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -66,7 +66,7 @@ class Input(NamedTuple):
 class Combiner:
     """Combines the rows of one Spark task; rows of other stages pass through."""
 
-    def __init__(self, config: StreamsConfig, inputs: list[Input]) -> None:
+    def __init__(self, config: StreamsConfig, inputs: Sequence[Input]) -> None:
         self._config, self._inputs = config, inputs
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -127,7 +127,7 @@ class Combiner:
 class Parts:
     """What the rows so far make, for each input and target."""
 
-    def __init__(self, inputs: list[Input]) -> None:
+    def __init__(self, inputs: Sequence[Input]) -> None:
         self._inputs = inputs
         self._tables: dict[tuple[int, int], list[pa.Table]] = {}
         self._latest: dict[tuple[int, int, int], int] = {}

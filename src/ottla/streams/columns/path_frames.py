@@ -18,8 +18,8 @@ from ottla.streams.columns.frames import INVALID, encoded, run_step, serdes_of, 
 from ottla.streams.columns.operators import ColumnOperator, TypedInput
 from ottla.streams.config import log_and_continue, log_and_fail
 from ottla.streams.dead_letters import PREFIX
+from ottla.streams.plan.layout import OUTPUT
 from ottla.streams.plan.paths import PICKLED, Entry, Path, is_key_filter
-from ottla.streams.plan.stages import OUTPUT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from ottla.streams.config import StreamsConfig
-    from ottla.streams.plan.stages import StagePlan
+    from ottla.streams.plan.plan import Plan
     from ottla.streams.topology import ProcessorNode, SinkNode
 
 _CHANGED: Final = ("stage", "origin", "topic", "partition", "key", "value", "headers")
@@ -48,17 +48,12 @@ _FLOW: Final = (
 )
 
 
-def find_serdes(plan: StagePlan) -> None:
-    """Find what stages write for the paths after them."""
-    numbered = {path.number: path for path in plan.paths()}
-    for stage in plan.stages:
-        for ports in stage.exits.values():
-            for port in ports:
-                stage.serdes[port] = numbered[port].serdes(plan.topology.config)
-
-
-def run_paths(plan: StagePlan, paths: list[Path], rows: DataFrame) -> DataFrame:
+def run_paths(
+    plan: Plan, paths: list[Path], rows: DataFrame
+) -> tuple[DataFrame, dict[int, TypedInput]]:
     """Return the rows with those of paths processed, and addressed to where they lead.
+
+    With them the serdes of what enters stages, by port: Spark's analysis finds the types.
 
     The paths do not lead to each other. All read the same columns and write others, so that
     expressions grow with the number of paths, not with its power.
@@ -68,8 +63,11 @@ def run_paths(plan: StagePlan, paths: list[Path], rows: DataFrame) -> DataFrame:
         *(f.col(name).alias(raw.get(name, name)) for name in _FLOW),
         *(f.col(name).alias(_out(name)) for name in _CHANGED),
     )
+    entry_serdes: dict[int, TypedInput] = {}
     for path in paths:
-        frame = _run_path(plan, path, frame)
+        frame, serdes = _run_path(plan, path, frame)
+        if isinstance(path.end, Entry):
+            entry_serdes[path.end.port] = serdes
     found = frame.select(
         *(f.col(_out(one) if one in _CHANGED else one).alias(one) for one in _FLOW)
     )
@@ -78,21 +76,21 @@ def run_paths(plan: StagePlan, paths: list[Path], rows: DataFrame) -> DataFrame:
         found = found.mapInArrow(FailedRows(config, list(plan.topology.nodes)), found.schema)
     for path in paths:
         found = _with_partitions(plan, path, found)
-    return found
+    return found, entry_serdes
 
 
 def _out(name: str) -> str:
     return f"_out_{name}"
 
 
-def _run_path(plan: StagePlan, path: Path, frame: DataFrame) -> DataFrame:
+def _run_path(plan: Plan, path: Path, frame: DataFrame) -> tuple[DataFrame, TypedInput]:
+    """Return the frame with a path's rows at its end, and the serdes that they have there."""
     mine = f.col("stage") == path.number
     config = plan.topology.config
     serdes = path.serdes(config)
     if serdes.key is PICKLED:
         assert isinstance(path.end, Entry)
-        path.end.serdes = serdes
-        return _changed(frame, {"stage": f.lit(path.end.port)}, mine)
+        return _changed(frame, {"stage": f.lit(path.end.port)}, mine), serdes
     frame, mine = _checked(path, _decoded(frame, serdes, mine), mine, config)
     for node in path.nodes:
         if isinstance(node.supplier, ColumnOperator):
@@ -100,15 +98,15 @@ def _run_path(plan: StagePlan, path: Path, frame: DataFrame) -> DataFrame:
         elif is_key_filter(node.supplier):
             frame = frame.where(~mine | f.col("key").isNotNull())
     if isinstance(path.end, Entry):
-        path.end.serdes = found = serdes_of(frame)
-        changes = {**encoded(frame, *found, path.end.child), "stage": f.lit(path.end.port)}
+        serdes = serdes_of(frame)
+        changes = {**encoded(frame, *serdes, path.end.child), "stage": f.lit(path.end.port)}
     else:
         changes = _to_sink(plan, path.end, frame)
-    return _changed(frame, changes, mine)
+    return _changed(frame, changes, mine), serdes
 
 
 def _run_operator(
-    plan: StagePlan, path: Path, node: ProcessorNode, frame: DataFrame, mine: Column
+    plan: Plan, path: Path, node: ProcessorNode, frame: DataFrame, mine: Column
 ) -> tuple[DataFrame, Column]:
     """Return the frame after an operator, and which rows are still the path's.
 
@@ -153,7 +151,7 @@ def _changed(frame: DataFrame, changes: Mapping[str, Column], mine: Column) -> D
     )
 
 
-def _to_sink(plan: StagePlan, sink: SinkNode, frame: DataFrame) -> dict[str, Column]:
+def _to_sink(plan: Plan, sink: SinkNode, frame: DataFrame) -> dict[str, Column]:
     config, topic = plan.topology.config, str(sink.topic)
     key, value = sink.key or config.default_key_serde, sink.value or config.default_value_serde
     readers = plan.readers(topic)
@@ -219,7 +217,7 @@ def _reasons() -> Column:
 # ---------------------------------------------------------------- partitions of internal topics
 
 
-def _with_partitions(plan: StagePlan, path: Path, rows: DataFrame) -> DataFrame:
+def _with_partitions(plan: Plan, path: Path, rows: DataFrame) -> DataFrame:
     """Return the rows with partitions by key, where a path writes to an internal topic."""
     if isinstance(path.end, Entry):
         return rows

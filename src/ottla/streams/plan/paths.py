@@ -10,7 +10,7 @@ hands; what lies between are the stages, whose levels follow from the paths betw
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.streams.columns.operators import ColumnOperator, TypedInput
@@ -21,7 +21,8 @@ from ottla.streams.serdes import Serde, has_columns, takes_columns
 from ottla.streams.topology import ProcessorNode, SinkNode, SourceNode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Set as AbstractSet
 
     from ottla.streams.config import StreamsConfig
     from ottla.streams.topology import Node, SubTopology, Topology
@@ -34,21 +35,21 @@ PICKLED: Final = Serde("pickle", pickle.dumps, pickle.loads)
 """Of values that a query hands to itself, from one stage to another."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Entry:
-    """Where records of a path enter a stage; the compiler finds the serdes."""
+    """Where records of a path enter a stage."""
 
-    port: int
     parent: str
     child: str
-    serdes: TypedInput | None = None
+    port: int = -1
+    """The address of its rows."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Path:
     """Nodes in a row, from where records come to where they go."""
 
-    nodes: list[ProcessorNode]
+    nodes: tuple[ProcessorNode, ...]
     end: SinkNode | Entry
     source: SourceNode | None
     """What it reads, if it begins at a topic."""
@@ -59,7 +60,7 @@ class Path:
     """The number of its sub-topology."""
     number: int = -1
     reports_errors: bool = False
-    reported: set[str] = field(default_factory=set)
+    reported: frozenset[str] = frozenset()
     """The nodes whose errors it reports, not another path that begins in the same way."""
 
     @property
@@ -90,15 +91,15 @@ class Split(NamedTuple):
     paths: list[Path]
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Parts:
     """The nodes of a sub-topology: which Spark runs, and the levels of the others."""
 
     topology: Topology
     number: int
-    nodes: dict[str, Node]
-    native: set[str] = field(default_factory=set)
-    levels: dict[str, int] = field(default_factory=dict)
+    nodes: Mapping[str, Node]
+    native: AbstractSet[str] = frozenset()
+    levels: Mapping[str, int] = field(default_factory=dict)
 
     def is_source(self, name: str) -> bool:
         """Whether Spark reads this source."""
@@ -106,20 +107,18 @@ class _Parts:
         return isinstance(node, SourceNode) and is_readable(node, self.topology.config)
 
 
-def split(topology: Topology, part: SubTopology) -> Split:
+def split(topology: Topology, sub_topology: SubTopology) -> Split:
     """Return what Spark runs of a sub-topology; one level and no path without columns."""
-    parts = _Parts(topology, part.number, {node.name: node for node in part.nodes})
-    _find_native(parts)
+    nodes = {node.name: node for node in sub_topology.nodes}
+    parts = _Parts(topology, sub_topology.number, nodes)
+    parts = replace(parts, native=_native(parts))
     if not parts.native:
-        return Split([list(part.nodes)], [])
-    _find_levels(parts)
-    paths = [*_paths(parts), *_crossings(parts)]
-    _report_errors_once(parts, paths)
-    count = 1 + max((level for level in parts.levels.values()), default=-1)
-    levels: list[list[Node]] = [[] for _ in range(count)]
+        return Split([list(nodes.values())], [])
+    parts = replace(parts, levels=_levels(parts))
+    levels: list[list[Node]] = [[] for _ in range(1 + max(parts.levels.values(), default=-1))]
     for name, level in parts.levels.items():
-        levels[level].append(parts.nodes[name])
-    return Split(levels, paths)
+        levels[level].append(nodes[name])
+    return Split(levels, _reporting_once(parts, [*_paths(parts), *_crossings(parts)]))
 
 
 def is_readable(source: SourceNode, config: StreamsConfig) -> bool:
@@ -138,16 +137,17 @@ def _typed(node: SourceNode | SinkNode, config: StreamsConfig) -> TypedInput:
     return TypedInput(key, node.value or config.default_value_serde)
 
 
-def _find_native(parts: _Parts) -> None:
+def _native(parts: _Parts) -> AbstractSet[str]:
+    """Return the names of the nodes that Spark runs: columns, and what it can between them."""
     columns = {name for name, node in parts.nodes.items() if _has_columns(node)}
-    if not columns:
-        return
-    for name, node in parts.nodes.items():  # predecessors come first
+    native: set[str] = set()
+    for name, node in parts.nodes.items() if columns else ():  # predecessors come first
         follows = bool(node.parents) and all(
-            parent in parts.native or parts.is_source(parent) for parent in node.parents
+            parent in native or parts.is_source(parent) for parent in node.parents
         )
         if name in columns or (follows and _is_neutral(node, parts.topology.config)):
-            parts.native.add(name)
+            native.add(name)
+    return native
 
 
 def _has_columns(node: Node) -> bool:
@@ -174,8 +174,8 @@ def is_key_filter(supplier: object) -> bool:
     return isinstance(supplier, Filter) and supplier.predicate is has_key
 
 
-def _find_levels(parts: _Parts) -> None:
-    """Find the level of each function: one more after each path; those of a store are equal."""
+def _levels(parts: _Parts) -> dict[str, int]:
+    """Return the level of each function: one more after each path; those of a store are equal."""
     shared: dict[str, list[str]] = {}
     for node in parts.nodes.values():
         for store in getattr(node, "stores", ()):
@@ -197,7 +197,7 @@ def _find_levels(parts: _Parts) -> None:
         if isinstance(parts.nodes[name], SourceNode):  # it runs with the first that it feeds
             fed = [one.name for one in parts.topology.children(name)]
             found[name] = min((found[one] for one in fed if one in functions), default=0)
-    parts.levels = {name: found[name] for name in functions if _is_used(parts, name)}
+    return {name: found[name] for name in functions if _is_used(parts, name)}
 
 
 def _from_parents(parts: _Parts, node: Node, found: dict[str, int]) -> Iterator[int]:
@@ -225,7 +225,7 @@ def _paths(parts: _Parts) -> Iterator[Path]:
             level = -1 if source is not None else parts.levels[parent]
             for nodes, end in _ways(parts, node):
                 assert source is None or isinstance(source, SourceNode)
-                yield Path(nodes, end, source, (parent, name), level, parts.number)
+                yield Path(tuple(nodes), end, source, (parent, name), level, parts.number)
 
 
 def _crossings(parts: _Parts) -> Iterator[Path]:
@@ -233,9 +233,8 @@ def _crossings(parts: _Parts) -> Iterator[Path]:
     for name, level in parts.levels.items():
         for child in parts.topology.children(name):
             if parts.levels.get(child.name, level) > level:
-                yield Path(
-                    [], Entry(-1, name, child.name), None, (name, child.name), level, parts.number
-                )
+                edge = (name, child.name)
+                yield Path((), Entry(*edge), None, edge, level, parts.number)
 
 
 def _ways(parts: _Parts, first: Node) -> Iterator[tuple[list[ProcessorNode], SinkNode | Entry]]:
@@ -249,20 +248,21 @@ def _ways(parts: _Parts, first: Node) -> Iterator[tuple[list[ProcessorNode], Sin
             for nodes, end in _ways(parts, child):
                 yield [first, *nodes], end
         else:
-            yield [first], Entry(-1, first.name, child.name)
+            yield [first], Entry(first.name, child.name)
 
 
-def _report_errors_once(parts: _Parts, paths: list[Path]) -> None:
+def _reporting_once(parts: _Parts, paths: Iterable[Path]) -> list[Path]:
     """Let one reader of each topic report what it cannot read, one path what a node cannot."""
-    reported = {name for name in parts.levels if isinstance(parts.nodes[name], SourceNode)}
-    for path in paths:
-        if path.source is not None and path.source.name not in reported:
-            path.reports_errors = True
-            reported.add(path.source.name)
+    sources = {name for name in parts.levels if isinstance(parts.nodes[name], SourceNode)}
     seen: set[tuple[Edge, tuple[str, ...]]] = set()
+    reporting = []
     for path in paths:
-        for count, node in enumerate(path.nodes, 1):
-            way = (path.edge, tuple(one.name for one in path.nodes[:count]))
-            if way not in seen:
-                path.reported.add(node.name)
-                seen.add(way)
+        reports = path.source is not None and path.source.name not in sources
+        if path.source is not None:
+            sources.add(path.source.name)
+        names = tuple(node.name for node in path.nodes)
+        ways = [(path.edge, names[:count]) for count in range(1, len(names) + 1)]
+        reported = frozenset(way[1][-1] for way in ways if way not in seen)
+        seen.update(ways)
+        reporting.append(replace(path, reports_errors=reports, reported=reported))
+    return reporting

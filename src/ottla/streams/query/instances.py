@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ottla.streams.errors import StreamsException
 from ottla.streams.partitions import partition_for
 from ottla.streams.patterns import matching
-from ottla.streams.plan.stages import plan_stages
+from ottla.streams.plan.layout import layout
 from ottla.streams.run.checkpoints import check_topology, noted_tasks
 from ottla.streams.stores.key_value import key_bytes
 from ottla.streams.topology import SinkNode
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from ottla.spark.checkpoint import Checkpoint
-    from ottla.streams.plan.stages import StagePlan
+    from ottla.streams.plan.layout import Layout
     from ottla.streams.serdes import Serde
     from ottla.streams.settings import Partitioner
     from ottla.streams.topology import SubTopology, Topology
@@ -103,14 +103,13 @@ class Instance:
     ) -> dict[str, dict[int, LagInfo]]:
         """Return how far each store's partitions are behind the ends of topics."""
         ends = ends_of(self._positions) if self._positions else {}
-        plan = plan_stages(self._topology)
-        plan.match(place.topic for place in self._positions)
+        steps = layout(self._topology, (place.topic for place in self._positions))
         found: dict[str, dict[int, LagInfo]] = {}
         for store in sorted(self._topology.stores.keys() - self._topology.global_stores()):
             part = self._part_of(store)
             for task in range(0 if part is None else self._tasks.get(part.number, 0)):
                 assert part is not None
-                places = inputs_of(plan, part, task, self._positions)
+                places = inputs_of(steps, part, task, self._positions)
                 position = sum(self._positions[one] for one in places)
                 end = sum(ends.get(one, self._positions[one]) for one in places)
                 found.setdefault(store, {})[task] = LagInfo(position, end)
@@ -128,14 +127,14 @@ class Instance:
 
 
 def inputs_of(
-    plan: StagePlan, part: SubTopology, task: int, known: Collection[TopicPartition]
+    steps: Layout, part: SubTopology, task: int, known: Collection[TopicPartition]
 ) -> set[TopicPartition]:
     """Return the known partitions of topics whose records reach the state of a task.
 
     Those of its topics with its number; all partitions of the topics before a repartition topic.
     """
-    own = _real_topics(plan, part)
-    before = {topic for one in _parts_before(plan, part) for topic in _real_topics(plan, one)}
+    own = _real_topics(steps, part)
+    before = {topic for one in _parts_before(steps, part) for topic in _real_topics(steps, one)}
     return {
         place
         for place in known
@@ -143,13 +142,13 @@ def inputs_of(
     }
 
 
-def _parts_before(plan: StagePlan, part: SubTopology) -> list[SubTopology]:
+def _parts_before(steps: Layout, part: SubTopology) -> list[SubTopology]:
     """Return the sub-topologies that write what a part reads, and those before them."""
-    parts = {one.number: one for one, stage in plan.parts if stage is None}
+    parts = {one.number: one for one in steps.sub_topologies}
     found: dict[int, SubTopology] = {}
     left = [part]
     while left:
-        internal = set(_topics(left.pop())) & plan.topology.internal_topics.keys()
+        internal = set(_topics(left.pop())) & steps.topology.internal_topics.keys()
         for number, one in parts.items():
             written = {node.topic for node in one.nodes if isinstance(node, SinkNode)}
             if internal & written and number not in found:
@@ -158,11 +157,11 @@ def _parts_before(plan: StagePlan, part: SubTopology) -> list[SubTopology]:
     return list(found.values())
 
 
-def _real_topics(plan: StagePlan, part: SubTopology) -> set[str]:
+def _real_topics(steps: Layout, part: SubTopology) -> set[str]:
     """Return the topics that a part reads and that have offsets, by their names in the cluster."""
-    names = [topic for source in part.sources() for topic in plan.topics_of(source)]
-    shuffled = plan.topology.internal_topics.keys() - plan.real_topics.keys()
-    return {plan.real_topics.get(one, one) for one in names if one not in shuffled}
+    names = [topic for source in part.sources() for topic in steps.topics_of(source)]
+    shuffled = steps.topology.internal_topics.keys() - steps.real_topics.keys()
+    return {steps.real_topics.get(one, one) for one in names if one not in shuffled}
 
 
 def _topics(part: SubTopology) -> list[str]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ottla.spark.checkpoint import Checkpoint
 from ottla.spark.hadoop_settings import settings_of
 from ottla.streams.errors import StreamsException
-from ottla.streams.plan.stages import plan_stages
+from ottla.streams.plan.layout import layout
 from ottla.streams.query.state_queries import answer_all
 from ottla.streams.run.checkpoints import check_topology, noted_tasks
 from ottla.streams.stores.backend import MemoryBackend
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from ottla.streams.plan.stages import Stage
+    from ottla.streams.plan.layout import Stage
     from ottla.streams.query.state_queries import StateQueryRequest, StateQueryResult
     from ottla.streams.records import VersionedRecord
     from ottla.streams.serdes import Serde
@@ -194,7 +194,7 @@ def read_tasks(
     check_topology(found, topology)
     place = _place(topology, name)
     is_shared = name in topology.global_stores()
-    count = 1 if is_shared else noted_tasks(found).get(place.stage.part.number, 0)
+    count = 1 if is_shared else noted_tasks(found).get(place.stage.sub_topology.number, 0)
     backends = {task: MemoryBackend() for task in range(count)}
     for task, key, value in _entries(place, found.location, batch, spark):
         if not is_shared or task == 0:  # a global store is the same in all tasks
@@ -218,7 +218,7 @@ class _Place(NamedTuple):
 
 
 def _place(topology: Topology, name: str) -> _Place:
-    stateful = [stage for stage in plan_stages(topology).stages if stage.is_stateful]
+    stateful = [stage for stage in layout(topology).stages if stage.is_stateful]
     number, stage = next((number, one) for number, one in enumerate(stateful) if name in one.stores)
     # Spark counts from the query's end
     return _Place(stage, len(stateful) - 1 - number, stage.state_name(name))

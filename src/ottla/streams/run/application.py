@@ -22,7 +22,8 @@ from ottla.spark.hadoop_settings import hadoop_settings, of_hadoop, settings_of
 from ottla.spark.options import Options
 from ottla.streams.errors import StreamsException
 from ottla.streams.patterns import subscription
-from ottla.streams.plan.stages import StagePlan, plan_stages
+from ottla.streams.plan.layout import layout
+from ottla.streams.plan.plan import Plan, plan_for
 from ottla.streams.query.instances import Instance
 from ottla.streams.run.checkpoints import check_cluster, check_tasks, check_topology, noted_tasks
 from ottla.streams.run.lifecycle import ApplicationState, Lifecycle
@@ -275,7 +276,7 @@ class Streams:
 
     def _launch(
         self, *, available_now: bool, is_paused: bool | None = None
-    ) -> tuple[StagePlan, Checkpoint]:
+    ) -> tuple[Plan, Checkpoint]:
         """Plan and start the query, unless it is paused; what it needs is checked in any case."""
         self._is_available_now = available_now
         self._lifecycle.starting()
@@ -343,16 +344,15 @@ class Streams:
                 error.add_note(hint)
             raise
 
-    def _planned(self, *, available_now: bool) -> tuple[StagePlan, Checkpoint, DataStreamWriter]:
+    def _planned(self, *, available_now: bool) -> tuple[Plan, Checkpoint, DataStreamWriter]:
         from ottla.streams.run.data_frames import compile_plan
 
-        plan = plan_stages(self.topology)
-        check_options(plan, self._given)
+        layout(self.topology)  # an invalid topology is refused before anything is asked
+        check_options(self.topology, self._given)
         checkpoint, hadoop = self._opened_checkpoint()
         check_topology(checkpoint, self.topology)
-        starting = self._prepare_topics(plan, checkpoint)
+        plan, starting = self._prepare_topics(checkpoint)
         options = self._options
-        plan.find_count = TopicCounts(options)
         records = (
             self._session()
             .readStream.format("ottla")
@@ -363,7 +363,7 @@ class Streams:
             .load()
         )
         writer = (
-            compile_plan(plan, records)
+            compile_plan(plan, records, TopicCounts(options))
             .writeStream.format("ottla")
             .queryName(self.topology.config.application_id)
             .options(**{"kafka.allow.auto.create.topics": "false", **options}, **hadoop)
@@ -426,19 +426,21 @@ class Streams:
             check_settings(self._spark)
         return self._spark
 
-    def _prepare_topics(self, plan: StagePlan, checkpoint: Checkpoint) -> str:
-        """Find the number of partitions of all topics; create the internal ones that are real.
+    def _prepare_topics(self, checkpoint: Checkpoint) -> tuple[Plan, str]:
+        """Return the plan on the cluster, whose real topics are created.
 
-        Return where a new checkpoint starts to read, as Spark's option.
+        With it where a new checkpoint starts to read, as Spark's option.
         """
         sinks = [sink.topic for sink in self.topology.sinks() if isinstance(sink.topic, str)]
         internal = self.topology.internal_topics
         needed = [name for name in self.topology.source_topics() if name not in internal]
         with Admin(config=self._client_config) as admin:
             check_cluster(checkpoint, admin.describe_cluster().cluster_id)
+            names: list[str] = []
             if self.topology.patterns():
-                plan.match(one.name for one in admin.list_topics(include_internal=False))
-            described = dict.fromkeys([*needed, *plan.source_topics(), *sinks])
+                names = [topic.name for topic in admin.list_topics(include_internal=False)]
+            read = layout(self.topology, names).source_topics()
+            described = dict.fromkeys([*needed, *read, *sinks])
             found = admin.describe_topics([*described])
             counts = {
                 str(name): len(one.partitions)
@@ -446,8 +448,8 @@ class Streams:
                 if not isinstance(one, KafkaError)
             }
             missing = [name for name in needed if name not in counts]
-            read = {place.topic for place in checkpoint.committed_positions()}
-            if deleted := [name for name in missing if name in read]:
+            processed = {place.topic for place in checkpoint.committed_positions()}
+            if deleted := [name for name in missing if name in processed]:
                 raise StreamsException(
                     f"the application has read topics that were deleted: {deleted}; create them, "
                     "and take a new checkpoint: the offsets of the old ones mean nothing in them"
@@ -457,9 +459,7 @@ class Streams:
                     f"the application's source topics are missing: {missing}; create them: "
                     "ottla topics --create --topic NAME --partitions N"
                 )
-            if self.topology.patterns():
-                plan.match(counts)  # a listed one may be deleted by now
-            plan.spread(counts, noted_tasks(checkpoint))
+            plan = plan_for(self.topology, counts, noted_tasks(checkpoint))
             check_tasks(checkpoint, plan)
             for name, real in plan.real_topics.items():
                 count = plan.partitions[name]
@@ -468,7 +468,7 @@ class Streams:
             now_ms = time.time_ns() // 1_000_000
             group_id = self.topology.config.application_id
             start = Start(self._given, checkpoint, group_id, now_ms)
-            return starting_offsets(plan, admin, start)
+            return plan, starting_offsets(plan, admin, start)
 
     def _purge(self, admin: Admin, topics: list[str], checkpoint: Checkpoint) -> None:
         """Delete the records of internal topics that are processed: no retention does."""
@@ -479,7 +479,7 @@ class Streams:
         if positions:
             admin.delete_records(positions)
 
-    def _wrote_internally(self, plan: StagePlan, checkpoint: Checkpoint) -> bool:
+    def _wrote_internally(self, plan: Plan, checkpoint: Checkpoint) -> bool:
         """Whether the run has written to an internal topic that the next one reads."""
         places = [
             TopicPartition(real, number)
@@ -492,7 +492,7 @@ class Streams:
         return any(end > done.get(place, 0) for place, end in ends.items())
 
 
-def _subscription(plan: StagePlan) -> dict[str, str]:
+def _subscription(plan: Plan) -> dict[str, str]:
     """Return the options of what the source reads: names, or one pattern of all."""
     sources = plan.topology.patterns()
     if not sources:

@@ -16,7 +16,7 @@ from ottla.streams.topology import ProcessorNode
 
 if TYPE_CHECKING:
     from ottla.spark.checkpoint import Checkpoint
-    from ottla.streams.plan.stages import StagePlan
+    from ottla.streams.plan.plan import Plan
     from ottla.streams.topology import Topology
 
 TOPOLOGY_FILE: Final = "ottla-topology.txt"
@@ -54,13 +54,15 @@ def check_topology(checkpoint: Checkpoint, topology: Topology) -> None:
         )
 
 
-def check_tasks(checkpoint: Checkpoint, plan: StagePlan) -> None:
+def check_tasks(checkpoint: Checkpoint, plan: Plan) -> None:
     """Note how many tasks have state; StreamsException if topics have other partitions since.
 
     State belongs to a task, keys to a partition: with another number of them a key's state would
     be in another task. Kafka refuses it, too, by the partitions of its changelog topics.
     """
-    tasks = {stage.part.number: stage.tasks for stage in plan.stages if stage.stores}
+    tasks = {
+        stage.sub_topology.number: plan.task_count(stage) for stage in plan.stages if stage.stores
+    }
     noted = noted_tasks(checkpoint)
     known = {number: count for number, count in tasks.items() if count}  # 0: no topic matches yet
     if any(noted.get(number, count) != count for number, count in known.items()):

@@ -14,36 +14,54 @@ from pyspark.sql.pandas.functions import arrow_udf
 
 from ottla.spark.rows import STATE_DIGEST
 from ottla.streams.columns.combining import Combiner
-from ottla.streams.columns.path_frames import find_serdes, run_paths
+from ottla.streams.columns.path_frames import run_paths
 from ottla.streams.patterns import matching
-from ottla.streams.plan.combined_inputs import find_inputs
+from ottla.streams.plan.layout import DIGEST, OUTPUT, Stage
 from ottla.streams.plan.paths import Path
-from ottla.streams.plan.stages import DIGEST, OUTPUT, Stage
 from ottla.streams.run.progress import OBSERVED
-from ottla.streams.run.spark_tasks import BATCH_TIME, FIELDS, FLOW, StageProcessor, StatelessStage
+from ottla.streams.run.spark_tasks import (
+    BATCH_TIME,
+    FIELDS,
+    FLOW,
+    StageProcessor,
+    StageWork,
+    StatelessStage,
+)
+from ottla.streams.run.task import unknown_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyspark.sql import Column, DataFrame
 
-    from ottla.streams.plan.stages import StagePlan
+    from ottla.streams.columns.operators import TypedInput
+    from ottla.streams.plan.plan import Plan
     from ottla.streams.topology import SourceNode
 
 
-def compile_plan(plan: StagePlan, records: DataFrame) -> DataFrame:
-    """Return the records that a topology writes, in the columns of the sink."""
-    find_serdes(plan)
+def compile_plan(
+    plan: Plan,
+    records: DataFrame,
+    find_count: Callable[[str], int | None] = unknown_count,
+) -> DataFrame:
+    """Return the records that a topology writes, in the columns of the sink.
+
+    `find_count` finds the partitions of a topic that a function names, in the workers.
+    """
+    exit_serdes = {path.number: path.serdes(plan.topology.config) for path in plan.paths}
+    entry_serdes: dict[int, TypedInput] = {}
     rows = _as_flow(plan, records)
     if rows.isStreaming:
         rows = rows.observe(OBSERVED, f.max("timestamp").alias("stream_time_ms"))
     for _, group in groupby(plan.steps, _group):
         first, *others = group
         if isinstance(first, Stage):
-            rows = _run(plan, first, rows)
+            work = StageWork.of(plan, first, {**exit_serdes, **entry_serdes}, find_count)
+            rows = _run(work, rows)
         else:
             paths = [first, *(one for one in others if isinstance(one, Path))]
-            rows = run_paths(plan, paths, rows)
+            rows, serdes = run_paths(plan, paths, rows)
+            entry_serdes.update(serdes)
     digests: list[Column] = []
     addresses = [OUTPUT]
     if rows.isStreaming and any(stage.is_stateful for stage in plan.stages):
@@ -67,7 +85,7 @@ def _group(step: Stage | Path) -> tuple[bool, tuple[int, int]]:
     return is_path, (step.part, step.level) if isinstance(step, Path) else (step.number, 0)
 
 
-def _as_flow(plan: StagePlan, records: DataFrame) -> DataFrame:
+def _as_flow(plan: Plan, records: DataFrame) -> DataFrame:
     """Address each record of the source to the tasks that read it."""
     topic: Column = f.col("topic")
     for name, real in plan.real_topics.items():
@@ -94,7 +112,7 @@ def _as_flow(plan: StagePlan, records: DataFrame) -> DataFrame:
     )
 
 
-def _targets(plan: StagePlan, readers: list[Stage | Path], shared: list[Stage]) -> Column:
+def _targets(plan: Plan, readers: list[Stage | Path], shared: list[Stage]) -> Column:
     """Return an array of addresses for each record: several for a global topic."""
     named = list(plan.topology.source_topics())
     is_named = f.col("topic").isin(*named) if named else f.lit(False)
@@ -107,13 +125,15 @@ def _targets(plan: StagePlan, readers: list[Stage | Path], shared: list[Stage]) 
             mine = mine | (~is_named & _is_matched(plan, step))
         found = f.concat(found, f.when(mine, own).otherwise(nowhere))
     for stage in shared:
-        every = f.array(*(_address(stage.number, f.lit(task)) for task in range(stage.tasks)))
+        every = f.array(
+            *(_address(stage.number, f.lit(task)) for task in range(plan.task_count(stage)))
+        )
         mine = f.col("topic").isin(*stage.global_topics)
         found = f.concat(found, f.when(mine, every).otherwise(nowhere))
     return found
 
 
-def _is_matched(plan: StagePlan, step: Stage | Path) -> Column:
+def _is_matched(plan: Plan, step: Stage | Path) -> Column:
     """Return whether a topic that no source names is one of a step's patterns."""
     sources = plan.topology.patterns()
     if len(sources) == 1:  # all that is subscribed
@@ -127,12 +147,12 @@ def _address(number: int, task: Column) -> Column:
     return f.struct(f.lit(number).alias("stage"), task.alias("task"))
 
 
-def _run(plan: StagePlan, stage: Stage, rows: DataFrame) -> DataFrame:
+def _run(work: StageWork, rows: DataFrame) -> DataFrame:
+    stage = work.stage
     if not stage.is_stateful:
-        return rows.mapInArrow(StatelessStage(plan, stage), FLOW)
-    stage.inputs = find_inputs(plan, stage)
-    if stage.inputs:
-        rows = rows.mapInArrow(Combiner(plan.topology.config, stage.inputs), FLOW)
+        return rows.mapInArrow(StatelessStage(work), FLOW)
+    if work.inputs:
+        rows = rows.mapInArrow(Combiner(work.config, work.inputs), FLOW)
     # rows of other stages pass, under keys of their own
     others = -1 - f.pmod(f.col("origin"), f.lit(64))
     own = f.col("stage").isin(*stage.addresses)
@@ -140,9 +160,7 @@ def _run(plan: StagePlan, stage: Stage, rows: DataFrame) -> DataFrame:
     # Spark puts the time that its checkpoint has for the micro-batch in place of the current one
     now = f.unix_millis(f.current_timestamp()).alias(BATCH_TIME)
     keyed = rows.select(*FIELDS, now, run)
-    return keyed.groupBy("run").transformWithState(
-        StageProcessor(plan, stage), FLOW, "append", "None"
-    )
+    return keyed.groupBy("run").transformWithState(StageProcessor(work), FLOW, "append", "None")
 
 
 def source_names(sources: Sequence[SourceNode]) -> Callable[[pa.Array], pa.Array]:

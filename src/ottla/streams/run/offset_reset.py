@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from ottla.clients.admin.blocking import Admin
     from ottla.spark.checkpoint import Checkpoint
-    from ottla.streams.plan.stages import StagePlan
+    from ottla.streams.plan.plan import Plan
+    from ottla.streams.topology import Topology
 
 STARTS_FILE: Final = "ottla-starting-offsets.json"
 _OTHER_STARTS: Final = ("startingTimestamp", "startingOffsetsByTimestamp")
@@ -37,7 +38,7 @@ class Start(NamedTuple):
     now_ms: int
 
 
-def starting_offsets(plan: StagePlan, admin: Admin, start: Start) -> str:
+def starting_offsets(plan: Plan, admin: Admin, start: Start) -> str:
     """Return the option; StreamsException where a source with `none` has no committed offset."""
     given = {name.lower(): value for name, value in start.options.items()}
     word = given.get("startingoffsets", "earliest").strip()
@@ -53,14 +54,14 @@ def starting_offsets(plan: StagePlan, admin: Admin, start: Start) -> str:
     return word
 
 
-def check_options(plan: StagePlan, options: Mapping[str, str]) -> None:
+def check_options(topology: Topology, options: Mapping[str, str]) -> None:
     """Raise StreamsException where options for all topics would hide those of a source.
 
     It may be that of a pattern, whose topics are not known yet.
     """
     explicit = [
         name
-        for source in plan.topology.sources()
+        for source in topology.sources()
         if not source.is_global and source.offset_reset_policy not in (None, EARLIEST)
         for name in source.topics or [source.topics_text]
     ]
@@ -70,7 +71,7 @@ def check_options(plan: StagePlan, options: Mapping[str, str]) -> None:
             raise _conflict(name, explicit)
 
 
-def policies(plan: StagePlan) -> dict[str, AutoOffsetReset]:
+def policies(plan: Plan) -> dict[str, AutoOffsetReset]:
     """Return the start of each topic that has its own.
 
     Global tables and internal topics are read from their beginning, whatever is given.
@@ -90,9 +91,7 @@ def _conflict(option: str, topics: list[str]) -> StreamsException:
     )
 
 
-def _kept(
-    plan: StagePlan, admin: Admin, start: Start, policy_of: Mapping[str, AutoOffsetReset]
-) -> str:
+def _kept(plan: Plan, admin: Admin, start: Start, policy_of: Mapping[str, AutoOffsetReset]) -> str:
     """Return the offsets that the checkpoint has; they are found once for a new one."""
     checkpoint = start.checkpoint
     noted = json.loads(checkpoint.read_text(STARTS_FILE) or "{}")
@@ -117,7 +116,7 @@ def _repeated(counts: Mapping[str, int], offsets: dict[str, dict[str, int]]) -> 
     return json.dumps(offsets)
 
 
-def _counts(plan: StagePlan, topics: Mapping[str, Any]) -> dict[str, int]:
+def _counts(plan: Plan, topics: Mapping[str, Any]) -> dict[str, int]:
     """Return the number of partitions of topics, by their real names."""
     internal = {real: name for name, real in plan.real_topics.items()}
     return {topic: plan.partitions[internal.get(topic, topic)] for topic in topics}

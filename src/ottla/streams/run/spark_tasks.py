@@ -9,6 +9,7 @@ together and in order, so that stream time, late records and stores mean what th
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,17 +19,22 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from ottla.spark.worker_memory import note_use
-from ottla.streams.plan.stages import DIGEST
+from ottla.streams.columns.combined_inputs import combined_inputs
+from ottla.streams.plan.layout import DIGEST
 from ottla.streams.records import RawRecord, TaskId
 from ottla.streams.run.batches import in_order
-from ottla.streams.run.task import MEMORY, Task, TaskEnvironment
+from ottla.streams.run.task import MEMORY, Task, TaskEnvironment, TypedEntry, unknown_count
 from ottla.streams.stores.backend import MemoryBackend, OrderedKeys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from ottla.streams.columns.combining import Input
-    from ottla.streams.plan.stages import Stage, StagePlan
+    from ottla.streams.columns.operators import TypedInput
+    from ottla.streams.config import StreamsConfig
+    from ottla.streams.plan.layout import Stage
+    from ottla.streams.plan.paths import Edge
+    from ottla.streams.plan.plan import Plan
     from ottla.streams.stores.backend import Backend
 
 FLOW: Final = (
@@ -99,11 +105,72 @@ def _digest(store: str, key: bytes, value: bytes | None) -> int:
     return xxhash.xxh3_64_intdigest(b"".join((head, key, value or b"")))
 
 
+@dataclass(frozen=True)
+class StageWork:
+    """A stage of a plan as workers run it."""
+
+    plan: Plan
+    stage: Stage
+    entries: Mapping[int, TypedEntry] = field(default_factory=dict)
+    """Where records come in from paths, by port."""
+    exits: Mapping[Edge, list[tuple[int, TypedInput]]] = field(default_factory=dict)
+    """The numbers of the paths that begin between two nodes, and what is written there."""
+    inputs: tuple[Input, ...] = ()
+    """What is combined before it comes in, if all is (`columns.combining`)."""
+    find_count: Callable[[str], int | None] = unknown_count
+    """Finds the number of partitions of a topic that a function names."""
+
+    @classmethod
+    def of(
+        cls,
+        plan: Plan,
+        stage: Stage,
+        serdes: Mapping[int, TypedInput],
+        find_count: Callable[[str], int | None] = unknown_count,
+    ) -> StageWork:
+        """Return the work of a stage; `serdes` has those of its entries and exits by number."""
+        entries = {
+            port: TypedEntry(entry.child, serdes[port]) for port, entry in stage.entries.items()
+        }
+        exits = {
+            edge: [(number, serdes[number]) for number in numbers]
+            for edge, numbers in stage.exits.items()
+        }
+        inputs = combined_inputs(plan.topology, stage, serdes) if stage.is_stateful else ()
+        return cls(plan, stage, entries, exits, inputs, find_count)
+
+    @property
+    def config(self) -> StreamsConfig:
+        """The settings of the application."""
+        return self.plan.topology.config
+
+    def task(
+        self,
+        number: int,
+        outputs: Outputs,
+        backend: Callable[[str], Backend],
+        now_ms: Callable[[], int],
+    ) -> Task:
+        """Return a task of the stage."""
+        environment = TaskEnvironment(
+            self.config,
+            backend,
+            outputs.emit,
+            now_ms,
+            self.plan.partitions,
+            self.entries,
+            self.exits,
+            TaskId(self.stage.sub_topology.number, number),
+            self.find_count,
+        )
+        return Task(self.plan.topology, self.stage.nodes, environment)
+
+
 class Outputs:
     """Collects a task's records and addresses them: to a later stage, or out of the query."""
 
-    def __init__(self, plan: StagePlan, stage: Stage, task: int) -> None:
-        self._plan, self._stage, self._task = plan, stage, task
+    def __init__(self, plan: Plan, task: int) -> None:
+        self._plan, self._task = plan, task
         self._count = 0
         self.rows: list[tuple[Any, ...]] = []
 
@@ -141,8 +208,8 @@ def raw_record(row: Any) -> RawRecord:
 class StageProcessor(StatefulProcessor):
     """Runs the tasks of a stage that has state; rows of other stages pass through."""
 
-    def __init__(self, plan: StagePlan, stage: Stage) -> None:
-        self._plan, self._stage = plan, stage
+    def __init__(self, work: StageWork) -> None:
+        self._work, self._stage = work, work.stage
         self._states: dict[str, Any] = {}
 
     def init(self, handle: Any) -> None:
@@ -167,11 +234,8 @@ class StageProcessor(StatefulProcessor):
         first = next(rows)
         time_ms = first[BATCH_TIME]
         backends = {name: StateBackend(state) for name, state in self._states.items()}
-        outputs = Outputs(self._plan, self._stage, task)
-        environment = _environment(
-            self._plan, self._stage, backends.__getitem__, outputs, task, now_ms=lambda: time_ms
-        )
-        run = Task(self._plan.topology, self._stage.nodes, environment)
+        outputs = Outputs(self._work.plan, task)
+        run = self._work.task(task, outputs, backends.__getitem__, lambda: time_ms)
         self._process(run, chain((first,), rows))
         run.punctuate_wall_clock()
         run.flush()
@@ -183,13 +247,14 @@ class StageProcessor(StatefulProcessor):
         yield _FlowRow(DIGEST, task, task, "", 0, _signed(digest), None, None, 0, [])
 
     def _process(self, run: Task, rows: Iterator[Row]) -> None:
-        if not self._stage.inputs:
+        inputs = self._work.inputs
+        if not inputs:
             for record in in_order(_with_origins(rows), self._stage.global_topics):
                 run.process(record)
             return
         # no part is late by those before it, since the timestamps rise
-        for part in sorted(joined_parts(self._stage.inputs, rows), key=_in_time):
-            run.process_part(part.topic, self._stage.inputs[part.partition or 0].key, part)
+        for part in sorted(joined_parts(inputs, rows), key=_in_time):
+            run.process_part(part.topic, inputs[part.partition or 0].key, part)
 
     def close(self) -> None:
         """Do nothing: the state is Spark's."""
@@ -200,7 +265,7 @@ def _signed(number: int) -> int:
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
-def joined_parts(inputs: list[Input], rows: Iterable[Row]) -> Iterator[RawRecord]:
+def joined_parts(inputs: Sequence[Input], rows: Iterable[Row]) -> Iterator[RawRecord]:
     """Yield the parts of a micro-batch, one for a key and window: several Spark tasks made them.
 
     They come in any order, in which a sum of floating-point numbers would differ from the one that
@@ -238,8 +303,8 @@ def _start(part: RawRecord) -> bytes:
 class StatelessStage:
     """Runs the tasks of a stage without state over Arrow batches; other rows pass through."""
 
-    def __init__(self, plan: StagePlan, stage: Stage) -> None:
-        self._plan, self._stage = plan, stage
+    def __init__(self, work: StageWork) -> None:
+        self._work = work
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Process the rows of one Spark task."""
@@ -247,7 +312,7 @@ class StatelessStage:
         tasks: dict[int, tuple[Task, Outputs]] = {}
         for batch in batches:
             rows = batch.to_pylist()
-            addresses = set(self._stage.addresses)
+            addresses = set(self._work.stage.addresses)
             others = [row for row in rows if row["stage"] not in addresses]
             for row in rows:
                 if row["stage"] in addresses:
@@ -260,40 +325,10 @@ class StatelessStage:
 
     def _task(self, tasks: dict[int, tuple[Task, Outputs]], number: int) -> Task:
         if number not in tasks:
-            outputs = Outputs(self._plan, self._stage, number)
-            environment = _environment(
-                self._plan,
-                self._stage,
-                lambda _: MemoryBackend(),
-                outputs,
-                number,
-                now_ms=_no_clock,
-            )
-            task = Task(self._plan.topology, self._stage.nodes, environment)
+            outputs = Outputs(self._work.plan, number)
+            task = self._work.task(number, outputs, lambda _: MemoryBackend(), _no_clock)
             tasks[number] = (task, outputs)
         return tasks[number][0]
-
-
-def _environment(
-    plan: StagePlan,
-    stage: Stage,
-    backend: Callable[[str], Backend],
-    outputs: Outputs,
-    task: int,
-    *,
-    now_ms: Callable[[], int],
-) -> TaskEnvironment:
-    return TaskEnvironment(
-        plan.topology.config,
-        backend,
-        outputs.emit,
-        now_ms,
-        plan.partitions,
-        stage.entries,
-        stage.exits_with_serdes(),
-        TaskId(stage.part.number, task),
-        plan.find_count,
-    )
 
 
 def _with_origins(rows: Iterator[Row]) -> Iterator[tuple[int, RawRecord]]:

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
     from ottla.streams.columns.operators import TypedInput
     from ottla.streams.config import ErrorContext, Response, StreamsConfig
-    from ottla.streams.plan.paths import Edge, Entry
+    from ottla.streams.plan.paths import Edge
     from ottla.streams.serdes import Serde
     from ottla.streams.stores.backend import Backend
-    from ottla.streams.topology import SubTopology, Topology
+    from ottla.streams.topology import Topology
 
 log = logging.getLogger("ottla.streams")
 _CANCELLED = -2
@@ -50,6 +50,13 @@ def unknown_count(_topic: str) -> int | None:
     return None
 
 
+class TypedEntry(NamedTuple):
+    """The node that records of a path come to, and their serdes."""
+
+    child: str
+    serdes: TypedInput
+
+
 class TaskEnvironment(NamedTuple):
     """What a task gets from its caller."""
 
@@ -58,28 +65,13 @@ class TaskEnvironment(NamedTuple):
     emit: Callable[[RawRecord], None]
     now_ms: Callable[[], int]
     partitions: Mapping[str, int]
-    entries: Mapping[int, Entry] = {}
+    entries: Mapping[int, TypedEntry] = {}
     """Where records come in that are not of a topic, by port."""
     exits: Mapping[Edge, Collection[tuple[int, TypedInput]]] = {}
     """The ports outside the task that lie between two nodes."""
     task_id: TaskId = TaskId(0, 0)
     find_count: Callable[[str], int | None] = unknown_count
     """Returns the number of partitions of a topic that is not in `partitions`."""
-
-
-def nodes_of_task(topology: Topology, part: SubTopology) -> list[Node]:
-    """Return the nodes of a sub-topology, with those that fill the global stores it reads.
-
-    Processors of users may read all of them.
-    """
-    nodes = list(part.nodes)
-    needed = topology.global_stores()
-    if not any(isinstance(one, ProcessorNode) and one.is_of_user for one in nodes):
-        needed &= set(part.stores())
-    for other in topology.sub_topologies():
-        if other.is_global and needed & set(other.stores()) and other.number != part.number:
-            nodes += other.nodes
-    return nodes
 
 
 @dataclass(eq=False)
@@ -270,12 +262,9 @@ class Task:
                 self.stream_time = max(self.stream_time, record.timestamp)
             self.forward(source, record)
 
-    def _enter(self, entry: Entry, raw: RawRecord) -> None:
-        assert entry.serdes is not None
-        key, value = (
-            entry.serdes.key.deserialize(raw.key),
-            entry.serdes.value.deserialize(raw.value),
-        )
+    def _enter(self, entry: TypedEntry, raw: RawRecord) -> None:
+        key = entry.serdes.key.deserialize(raw.key)
+        value = entry.serdes.value.deserialize(raw.value)
         self.stream_time = max(self.stream_time, raw.timestamp)
         self._give(self._nodes[entry.child], Record(key, value, raw.timestamp, raw.headers))
 

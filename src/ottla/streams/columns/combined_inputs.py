@@ -22,9 +22,11 @@ from ottla.streams.topology import ProcessorNode, SourceNode
 from ottla.streams.windows import TimeWindows
 
 if TYPE_CHECKING:
-    from ottla.streams.plan.stages import Stage, StagePlan
+    from collections.abc import Mapping
+
+    from ottla.streams.plan.layout import Stage
     from ottla.streams.processors.folds import Fold
-    from ottla.streams.topology import Node
+    from ottla.streams.topology import Node, Topology
 
 _KINDS: Final[dict[type, Any]] = {
     t.ByteType: pa.int64(),
@@ -37,56 +39,60 @@ _KINDS: Final[dict[type, Any]] = {
 }
 
 
-def find_inputs(plan: StagePlan, stage: Stage) -> list[Input]:
-    """Return what comes in, by source topic and port; none if some of it cannot be combined."""
-    config = plan.topology.config
+def combined_inputs(
+    topology: Topology, stage: Stage, serdes_of: Mapping[int, TypedInput]
+) -> tuple[Input, ...]:
+    """Return a stage's inputs by source topic and port; none if one cannot be combined.
+
+    `serdes_of` has the serdes of its entries by port.
+    """
+    config = topology.config
     if not config.statestore_cache_max_bytes or stage.global_topics or stage.has_users:
-        return []
-    found: list[Input | None] = []
+        return ()
     if stage.patterns:  # a queue is that of a topic's partition: topics must be known
-        return []
+        return ()
+    found: list[Input | None] = []
     sources = [one for one in stage.nodes if isinstance(one, SourceNode)]
     for source in sources:
-        children = [one for one in plan.topology.children(source.name) if one in stage.nodes]
+        children = [one for one in topology.children(source.name) if one in stage.nodes]
         serdes = TypedInput(
             source.key or config.default_key_serde, source.value or config.default_value_serde
         )
         for topic in source.topics:
-            is_own = topic in plan.topology.internal_topics
+            is_own = topic in topology.internal_topics
             place = (stage.number, topic, source.name)
-            made = _input(plan, place, serdes, children, is_checked=not is_own)
+            made = _input(topology, place, serdes, children, is_checked=not is_own)
             found.append(None if source.timestamp_extractor is not None else made)
     for port, entry in stage.entries.items():
-        child = plan.topology.nodes[entry.child]
+        child = topology.nodes[entry.child]
         place = (port, "", entry.parent)
-        assert entry.serdes is not None
-        found.append(_input(plan, place, entry.serdes, [child], is_checked=False))
-    complete = [one for one in found if one is not None]
-    return complete if len(complete) == len(found) else []
+        found.append(_input(topology, place, serdes_of[port], [child], is_checked=False))
+    complete = tuple(item for item in found if item is not None)
+    return complete if len(complete) == len(found) else ()
 
 
 def _input(
-    plan: StagePlan,
+    topology: Topology,
     place: tuple[int, str, str],
     serdes: TypedInput,
     children: list[Node],
     *,
     is_checked: bool,
 ) -> Input | None:
-    targets = [_target(plan, child, serdes) for child in children]
+    targets = [_target(topology, child, serdes) for child in children]
     complete = tuple(one for one in targets if one is not None)
     if not complete or len(complete) < len(targets):
         return None
     return Input(*place, serdes.key, serdes.value, is_checked, complete)
 
 
-def _target(plan: StagePlan, node: Node, serdes: TypedInput) -> CombiningTarget | None:
+def _target(topology: Topology, node: Node, serdes: TypedInput) -> CombiningTarget | None:
     if not isinstance(node, ProcessorNode):
         return None
     processor = node.supplier
     if not isinstance(processor, (StreamAggregate, TimeWindowAggregate)) or processor.fold is None:
         return None
-    stores = [plan.topology.stores[name] for name in node.stores]
+    stores = [topology.stores[name] for name in node.stores]
     if any(one.kind == "versioned" or one.max_entries is not None for one in stores):
         return None  # its history has each update, or its order each use
     windows = None
