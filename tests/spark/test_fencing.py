@@ -191,7 +191,7 @@ def test_a_fenced_driver_does_not_fence_the_one_after_it(node: Cluster, tmp_path
             open_task.begin_transaction()
             open_task.send("survivor", b"kept").result(60)
             # some tasks of the fenced driver have written, then none
-            StreamWriter(given, schema).abort([TaskCommit(1, plan=first), None], 0)
+            StreamWriter(given, schema).abort([TaskCommit(1, turn=first.turn), None], 0)
             StreamWriter(given, schema).abort([None, None], 0)
             assert Coordination(cluster).open_transactions("survivor-task-") == [task]
             open_task.commit_transaction()

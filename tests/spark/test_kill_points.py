@@ -13,7 +13,7 @@ pytest.importorskip("pyspark")
 from ottla import Admin  # noqa: E402
 from ottla.spark.cluster import open_cluster  # noqa: E402
 from ottla.spark.coordination import Coordination  # noqa: E402
-from ottla.spark.exactly_once import ExactlyOnce, Plan  # noqa: E402
+from ottla.spark.exactly_once import BatchStart, ExactlyOnce  # noqa: E402
 from ottla.spark.options import write_options  # noqa: E402
 from ottla.spark.rows import FrameColumns  # noqa: E402
 from ottla.spark.sending import TaskTransaction  # noqa: E402
@@ -64,7 +64,7 @@ class Driver:
             sink.commit(plan, 0, participants)
             self._reach("before Spark's commit log")
 
-    def _write(self, plan: Plan, task: int) -> list[Participant]:
+    def _write(self, plan: BatchStart, task: int) -> list[Participant]:
         if plan.decided_batch >= 0:
             return []
         name = f"{plan.group_id}-task-{self._run}-0-{task}-0.0"

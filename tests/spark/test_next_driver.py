@@ -22,7 +22,7 @@ from ottla.spark import exactly_once
 from ottla.spark.cluster import ClusterReader, open_cluster
 from ottla.spark.coordination import Coordination
 from ottla.spark.decision import BatchDecision
-from ottla.spark.exactly_once import FENCED, ExactlyOnce, Plan, driver_id
+from ottla.spark.exactly_once import FENCED, BatchStart, ExactlyOnce, driver_id
 from ottla.spark.options import write_options
 from ottla.spark.rows import FrameColumns
 from ottla.spark.sending import TaskTransaction
@@ -57,14 +57,14 @@ class Query:
         """Return what a driver begins and ends batches with."""
         return ExactlyOnce(self._options, str(self._path), self.cluster)
 
-    def task(self, plan: Plan, number: int = 0) -> FrameWriter:
+    def task(self, plan: BatchStart, number: int = 0) -> FrameWriter:
         """Return what the first attempt of a task writes with."""
         name = f"{plan.task_prefix}{number}-0.0"
         transaction = TaskTransaction(name, two_phase=True, mark=plan.mark, driver=plan.driver_mark)
         columns = FrameColumns(0, None, None, None, None, None)
         return FrameWriter(self._options, columns, 0, transaction)
 
-    def written(self, plan: Plan) -> list[Participant]:
+    def written(self, plan: BatchStart) -> list[Participant]:
         """Write a record, as a task does, and return the transaction, which is open."""
         participant = self.task(plan).write(iter([FRAME])).participant
         assert participant is not None
@@ -173,7 +173,7 @@ def test_a_batch_that_reuses_a_number_is_not_taken_for_the_decided_one(
         query.driver().commit(plans[-1], number, query.written(plans[-1]))
     plan = query.driver().begin()
     query.driver().commit(plan, 1, [])  # Spark repeats it with the offsets in its checkpoint
-    of_earlier_version = plan._replace(decided_sources=None)
+    of_earlier_version = replace(plan, decided_sources=None)
     (query._path / "offsets" / "1").write_text('v1\n{}\n{"other": 5}')
     query.driver().commit(of_earlier_version, 1, [])
     for number in (0, 1):
@@ -221,7 +221,7 @@ def test_a_driver_that_was_stopped_leaves_the_next_ones_transactions(
     plan = None if stopped_in == "begin" else first.begin()
     place = {"begin": "_checked_decision", "commit": "_commit_all", "abort": "_decision"}
     unchanged = getattr(first, place[stopped_in])
-    begun: list[tuple[Plan, list[Participant]]] = []
+    begun: list[tuple[BatchStart, list[Participant]]] = []
 
     def stopped(*arguments: object, is_stable: bool = True, **named: object) -> object:
         if not is_stable:  # before it fences

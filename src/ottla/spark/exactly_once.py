@@ -1,7 +1,8 @@
 """The driver's side of the exactly-once sink: fences, decides on batches, ends their transactions.
 
-1. Before a batch the driver takes the next epoch of its own transactional id. A driver before it
-   can decide nothing from then on. What the last decision left open is completed, all other open
+1. Before a batch the driver takes the next epoch of its own transactional id (`begin`, called when
+   Spark pickles the writer for the tasks: `sink.StreamWriter.__getstate__`). An earlier driver can
+   decide nothing from then on. What the last decision left open is completed, all other open
    transactions of the query are aborted.
 2. Each task writes in a transaction of its own and leaves it open.
 3. The decision is a transaction of the driver: the batch's source offsets, committed for the
@@ -19,8 +20,9 @@ from __future__ import annotations
 import logging
 import socket
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 import psutil
@@ -71,26 +73,47 @@ def _driver_name() -> str:
     return f"{crc32(name.encode()):08x}"
 
 
-class Plan(NamedTuple):
-    """What the driver sends to the tasks of a batch, and they return with their messages."""
+@dataclass(frozen=True, kw_only=True)
+class DriverTurn:
+    """A driver's turn to decide on one batch: the tasks' messages bring it back to the driver.
+
+    Spark plans and ends a batch in different processes, which share nothing else.
+    """
+
+    driver: TaskProducer
+    task_prefix: str
+    """Prefix of the transactional ids of this batch's tasks."""
+    decided_batch: int = -1
+    """The last decided batch; a task of this batch or an earlier one writes nothing."""
+    decided_state: int | None = None
+    """Digest of the state's changes in the last decided batch, if its query has one."""
+    decided_sources: int | None = None
+    """Digest of the offsets at which the last decided batch ends, if it is known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchStart(DriverTurn):
+    """A driver's turn with the fences that its tasks check before they write."""
 
     group_id: str
-    driver: TaskProducer
-    decided_batch: int
-    """The last one; a task of this batch or one before writes nothing."""
     mark: Mark
-    """Moved with each batch that ends: the tasks of this one are too late from then on."""
-    task_prefix: str
-    """Of the transactional ids of the tasks of this batch."""
-    decided_state: int | None = None
-    """The digest of the state's changes in the last decided batch, if its query has one."""
-    decided_sources: int | None = None
-    """The digest of the offsets at which the last decided batch ends, if it is known."""
+    """Advanced when the batch ends; fences its late tasks."""
 
     @property
     def driver_mark(self) -> Mark:
-        """Moved by another driver: the tasks of this one are too late, too."""
+        """Advanced when another driver takes over; fences this driver's tasks."""
         return Mark(driver_id(self.group_id), *self.driver[:2])
+
+    @property
+    def turn(self) -> DriverTurn:
+        """The part that tasks return with their messages."""
+        return DriverTurn(
+            driver=self.driver,
+            task_prefix=self.task_prefix,
+            decided_batch=self.decided_batch,
+            decided_state=self.decided_state,
+            decided_sources=self.decided_sources,
+        )
 
 
 class ExactlyOnce:
@@ -132,7 +155,7 @@ class ExactlyOnce:
 
     # ------------------------------------------------------------ before a batch
 
-    def begin(self) -> Plan:
+    def begin(self) -> BatchStart:
         """Fence the drivers before, and end the transactions that they left.
 
         KafkaError for a query that may not write; it has fenced no other then.
@@ -147,11 +170,21 @@ class ExactlyOnce:
         self._abort_others(driver)
         while decision is not None and self._has_names_at(marked.producer_epoch, decision):
             (marked,) = self._coordination.advance([self._mark_id])
-        decided_batch = -1 if decision is None else decision.batch_id
         mark = Mark(self._mark_id, *marked[:2])
-        prefix = self._prefix_at(mark.producer_epoch)
-        digests = (None, None) if decision is None else decision[-2:]
-        return Plan(self._group_id, driver, decided_batch, mark, prefix, *digests)
+        start = BatchStart(
+            group_id=self._group_id,
+            driver=driver,
+            mark=mark,
+            task_prefix=self._prefix_at(mark.producer_epoch),
+        )
+        if decision is None:
+            return start
+        return replace(
+            start,
+            decided_batch=decision.batch_id,
+            decided_state=decision.state_digest,
+            decided_sources=decision.source_digest,
+        )
 
     def _abort_others(self, driver: TaskProducer) -> None:
         """Abort what drivers and batches before left; KafkaError if another driver has begun.
@@ -213,7 +246,7 @@ class ExactlyOnce:
 
     def commit(
         self,
-        plan: Plan,
+        turn: DriverTurn,
         batch_id: int,
         participants: Collection[Participant],
         state_digest: int | None = None,
@@ -223,9 +256,9 @@ class ExactlyOnce:
         One that was decided before is only checked: it has changed the state as the first time.
         """
         sources = self._checkpoint.source_digest(batch_id)
-        if plan.decided_batch >= batch_id:
-            self._check_sources(plan, batch_id, sources)
-            self._check_repeat(plan, batch_id, state_digest)
+        if turn.decided_batch >= batch_id:
+            self._check_sources(turn, batch_id, sources)
+            self._check_repeat(turn, batch_id, state_digest)
             return
         decision = BatchDecision(
             self._query_id, batch_id, tuple(participants), state_digest, sources
@@ -235,22 +268,22 @@ class ExactlyOnce:
         self._check_open(batch_id, participants)
         # without partitions and transactions it makes no difference if the batch is repeated
         if participants or not self._checkpoint.is_without_partitions(batch_id):
-            self._decide_as(plan.driver, decision)
+            self._decide_as(turn.driver, decision)
         self._commit_all(batch_id, decision.participants)
-        self._coordination.end_attempts(self._mark_id, plan.task_prefix)
+        self._coordination.end_attempts(self._mark_id, turn.task_prefix)
 
-    def _check_sources(self, plan: Plan, batch_id: int, source_digest: int) -> None:
+    def _check_sources(self, turn: DriverTurn, batch_id: int, source_digest: int) -> None:
         """Raise KafkaError if a batch is decided, but under its number other records were written.
 
         Spark repeats the last batch alone, with its offsets. A checkpoint that was restored from a
         copy, or lost its last files with the power, plans new offsets under old numbers: their
         tasks have written nothing.
         """
-        known = plan.decided_sources if plan.decided_batch == batch_id else None
-        if plan.decided_batch == batch_id and known in (None, source_digest):
+        known = turn.decided_sources if turn.decided_batch == batch_id else None
+        if turn.decided_batch == batch_id and known in (None, source_digest):
             return
         text = (
-            f"micro-batch {batch_id} {OTHER_OFFSETS} (batch {plan.decided_batch}): the checkpoint "
+            f"micro-batch {batch_id} {OTHER_OFFSETS} (batch {turn.decided_batch}): the checkpoint "
             "is older than what was written. Was it restored from a copy, or did it lose its last "
             "files? The batch is not written"
         )
@@ -262,13 +295,13 @@ class ExactlyOnce:
             )
         log.warning("%s", text, extra={"event": "spark.older"})
 
-    def _check_repeat(self, plan: Plan, batch_id: int, state_digest: int | None) -> None:
+    def _check_repeat(self, turn: DriverTurn, batch_id: int, state_digest: int | None) -> None:
         """Raise KafkaError if a decided batch has changed the state otherwise this time.
 
         Its records are those of the first time. Spark keeps the state of the last time, unless
         the batch fails: from a state of other contents records would be lost or counted twice.
         """
-        known = plan.decided_state if plan.decided_batch == batch_id else None
+        known = turn.decided_state if turn.decided_batch == batch_id else None
         if None in (known, state_digest) or known == state_digest:
             return
         text = (
@@ -364,23 +397,23 @@ class ExactlyOnce:
 
     # ------------------------------------------------------------ after a failure
 
-    def abort(self, plan: Plan | None, batch_id: int) -> None:
+    def abort(self, turn: DriverTurn | None, batch_id: int) -> None:
         """Abort the batch, unless it was decided and only the answer was lost.
 
         A driver that goes on in place of this one keeps its epoch and its transactions. Without a
-        plan no task has ended, so nothing was decided.
+        turn no task has ended, so nothing was decided.
         """
-        if plan is None:
+        if turn is None:
             (mark,) = self._coordination.current([self._mark_id])
             self._coordination.end_attempts(self._mark_id, self._prefix_at(mark.producer_epoch))
             return
-        self._take_next_epoch(plan.driver)
+        self._take_next_epoch(turn.driver)
         decision = self._decision()
         if decision is not None and decision.batch_id >= batch_id:
             tasks = decision.participants
-            own = [one for one in tasks if one.transactional_id.startswith(plan.task_prefix)]
+            own = [one for one in tasks if one.transactional_id.startswith(turn.task_prefix)]
             self._commit_all(decision.batch_id, own, is_repeated=True)
-        self._coordination.end_attempts(self._mark_id, plan.task_prefix)
+        self._coordination.end_attempts(self._mark_id, turn.task_prefix)
 
     def _take_next_epoch(self, driver: TaskProducer) -> None:
         """End what is left of the driver's transaction, unless another driver goes on."""

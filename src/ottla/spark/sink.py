@@ -25,7 +25,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.spark.cluster import FIRST_ANSWER_MS, ClusterReader, open_cluster
 from ottla.spark.coordination import Coordination, Mark
 from ottla.spark.error_text import short_errors
-from ottla.spark.exactly_once import FENCED, ExactlyOnce, Plan, fenced
+from ottla.spark.exactly_once import FENCED, ExactlyOnce, fenced
 from ottla.spark.options import write_options
 from ottla.spark.rows import find_columns
 from ottla.spark.sending import BatchSender, TaskTransaction
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from ottla.spark.decision import Participant
+    from ottla.spark.exactly_once import BatchStart, DriverTurn
     from ottla.spark.options import WriteOptions
 
 log = logging.getLogger("ottla.spark")
@@ -58,13 +59,13 @@ class TaskCommit(WriterCommitMessage):
         participant: Participant | None = None,
         has_timeout: bool = False,  # noqa: FBT001, FBT002 - a field of what the task returns
         state_digest: int | None = None,
-        plan: Plan | None = None,
+        turn: DriverTurn | None = None,
     ) -> None:
         self.records = records
         self.participant = participant
         self.has_timeout = has_timeout
         self.state_digest = state_digest
-        self.plan = plan
+        self.turn = turn
 
 
 class WriteRefused(KafkaError, PickleError):
@@ -130,7 +131,7 @@ class Writer:
         self,
         iterator: Iterator[pa.RecordBatch],
         transaction: TaskTransaction | None,
-        plan: Plan | None = None,
+        turn: DriverTurn | None = None,
     ) -> TaskCommit:
         from ottla.spark.writing import FrameWriter
 
@@ -139,7 +140,7 @@ class Writer:
         task_id = 0 if context is None else context.partitionId()
         with self._short_errors():
             writer = FrameWriter(self._options, self._columns, task_id, transaction)
-            return TaskCommit(*writer.write(iterator), plan)
+            return TaskCommit(*writer.write(iterator), turn)
 
     @contextmanager
     def _short_errors(self) -> Iterator[None]:
@@ -230,21 +231,29 @@ class StreamWriter(Writer, DataSourceStreamArrowWriter):
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
         super().__init__(given, schema, is_new=is_new_query(given))
         self._location = _lowered(given).get(_LOCATION, "")
-        self._plan: Plan | None = None
+        self._start: BatchStart | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what tasks get; before they start, the driver fences the ones before it.
+        """Return the state for the tasks, once the batch has begun.
 
-        Spark makes another writer, which is not pickled, to commit the batch. PySpark reports what
-        is raised here as a failure of pickle with a traceback, unless it is an error of pickle.
+        PySpark pickles the writer of each micro-batch just before its tasks start, and has no other
+        hook there. The writer that commits the batch is another one, which is not pickled.
         """
-        if self._options.exactly_once and self._plan is None:
-            try:
-                with self._short_errors(), self._cluster() as cluster:
-                    self._plan = self._exactly_once(cluster).begin()
-            except KafkaError as error:
-                raise WriteRefused(error.code, error.message) from error
+        if self._options.exactly_once and self._start is None:
+            self._start = self._begin_batch()
         return super().__getstate__()
+
+    def _begin_batch(self) -> BatchStart:
+        """Fence the query's earlier drivers and end what they left open.
+
+        PySpark reports an error here as a failure of pickle with a traceback, unless it is an error
+        of pickle: hence WriteRefused.
+        """
+        try:
+            with self._short_errors(), self._cluster() as cluster:
+                return self._exactly_once(cluster).begin()
+        except KafkaError as error:
+            raise WriteRefused(error.code, error.message) from error
 
     @property
     def _id_prefix(self) -> str:
@@ -252,24 +261,24 @@ class StreamWriter(Writer, DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
         """Send the rows of one task; KafkaError when they cannot be delivered."""
-        plan = self._plan
-        if plan is None:
+        start = self._start
+        if start is None:
             return self._write(iterator, None)
         batch_id = int(_local(_BATCH) or -1)
-        if plan.decided_batch >= batch_id:
+        if start.decided_batch >= batch_id:
             from ottla.spark.writing import sum_of_digests, without_digests
 
             # Spark repeats a batch whose records are committed, for the state that it changes
             found = (without_digests(frame, self._columns)[1] for frame in iterator)
-            return TaskCommit(0, state_digest=sum_of_digests(found), plan=plan)
-        name = plan.task_prefix + _attempt()
-        transaction = TaskTransaction(name, True, plan.mark, plan.driver_mark)
+            return TaskCommit(0, state_digest=sum_of_digests(found), turn=start.turn)
+        name = start.task_prefix + _attempt()
+        transaction = TaskTransaction(name, True, start.mark, start.driver_mark)
         with self._short_errors():
             try:
-                return self._write(iterator, transaction, plan)
+                return self._write(iterator, transaction, start.turn)
             except KafkaError as error:
                 if error.code in FENCED:
-                    raise fenced(plan.group_id) from error
+                    raise fenced(start.group_id) from error
                 raise
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's
@@ -277,14 +286,14 @@ class StreamWriter(Writer, DataSourceStreamArrowWriter):
         if not self._options.exactly_once:
             self._close()
             return
-        plan = plan_of(messages)
-        if plan is not None and plan.decided_batch < 0:
+        turn = turn_of(messages)
+        if turn is not None and turn.decided_batch < 0:
             _warn_of_timeouts(messages)
         with self._short_errors(), self._cluster() as cluster:
             sink = self._exactly_once(cluster)
             # a batch without tasks has offsets, too
             participants = participants_of(messages)
-            sink.commit(plan or sink.begin(), batchId, participants, digest_of(messages))
+            sink.commit(turn or sink.begin(), batchId, participants, digest_of(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's
         """Abort the tasks' transactions; what they sent is never read as committed."""
@@ -292,7 +301,7 @@ class StreamWriter(Writer, DataSourceStreamArrowWriter):
             self._close()
             return
         with self._short_errors(), self._cluster() as cluster:
-            self._exactly_once(cluster).abort(plan_of(messages), batchId)
+            self._exactly_once(cluster).abort(turn_of(messages), batchId)
 
     def _exactly_once(self, cluster: ClusterReader) -> ExactlyOnce:
         return ExactlyOnce(self._options, self._location, cluster)
@@ -311,9 +320,9 @@ def digest_of(messages: Sequence[WriterCommitMessage | None]) -> int | None:
     return sum_of_digests(one.state_digest for one in messages if isinstance(one, TaskCommit))
 
 
-def plan_of(messages: Sequence[WriterCommitMessage | None]) -> Plan | None:
-    """Return the plan that the tasks were sent; None if no task has ended."""
-    return next((one.plan for one in messages if isinstance(one, TaskCommit)), None)
+def turn_of(messages: Sequence[WriterCommitMessage | None]) -> DriverTurn | None:
+    """Return the driver's turn that the tasks were sent; None if no task has ended."""
+    return next((one.turn for one in messages if isinstance(one, TaskCommit)), None)
 
 
 def _warn_of_timeouts(messages: Sequence[WriterCommitMessage | None]) -> None:
