@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ottla.records.builder import encode_batch
 from ottla.records.compression import Compression
 from ottla.server.system.files import RealDirectory
-from ottla.storage.cleaner.cleaning import CleanerLimits
-from ottla.storage.cleaner.log_cleaner import CleaningProgress, LogCleaner
+from ottla.storage.cleaner.cleaner import CleanerLimits
+from ottla.storage.cleaner.log_cleaner_manager import CleaningProgress, LogCleanerManager
 from ottla.storage.directories.log_dir import LogDirectory
 from ottla.storage.log.config import LogConfig
 from ottla.storage.log_set.jobs import run_now
@@ -90,7 +90,7 @@ def clean(path: Path) -> tuple[float, float, int]:
     logs = open_logs(path)
     log = make(logs)
     log.update_high_watermark(log.log_end_offset)
-    cleaner = LogCleaner(logs)
+    cleaner = LogCleanerManager(logs)
     survey = cleaner.survey(NOW_MS)
     while survey.step(100):
         pass

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.server.system.files import RealDirectory
-from ottla.storage.cleaner.log_cleaner import CleaningProgress
+from ottla.storage.cleaner.log_cleaner_manager import CleaningProgress
 from tests.conformance.test_log_files import dump, problems
 from tests.storage.cleaner.cleaning import COMPACT, CleanerBed, batches_of
 from tests.storage.cleaner.test_cleaner_model import Script

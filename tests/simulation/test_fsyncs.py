@@ -68,8 +68,8 @@ SNAPSHOT = (
     'directory.write_file_atomically(path, b"".join(parts), mode=SNAPSHOT_MODE)'
 )
 FETCHED = "SnapshotDownload.finish: file.sync()"
-CLEANED = "Cleaning._make_durable: file.sync()"
-CLEANED_CHECKPOINT = "Cleaning._make_durable: self._directory.sync()"
+CLEANED = "Cleaner._make_durable: file.sync()"
+CLEANED_CHECKPOINT = "Cleaner._make_durable: self._directory.sync()"
 FETCHED_NAME = "SnapshotDownload.finish: self._directory.sync(METADATA_LOG)"
 IDENTIFIED = "write_directory_id: log_dir.directory.write_file_atomically(META_PROPERTIES, data)"
 TRUNCATED = (

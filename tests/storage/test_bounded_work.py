@@ -10,7 +10,7 @@ from ottla.records.builder import encode_batch
 from ottla.records.compression import Compression
 from ottla.storage.batches import whole_batches
 from ottla.storage.cleaner.candidates import candidate_of
-from ottla.storage.cleaner.cleaning import CleanerLimits, Cleaning
+from ottla.storage.cleaner.cleaner import Cleaner, CleanerLimits
 from ottla.storage.indexes.transaction_index import AbortedTransaction, TransactionIndex
 from ottla.storage.log.config import LogConfig
 from ottla.storage.log.inspection import inspect_log
@@ -151,5 +151,5 @@ def test_a_cleaning_and_a_truncation_decode_no_aborted_transactions_on_the_loop(
 
     monkeypatch.setattr(TransactionIndex, "entries", decoded)
     candidate = candidate_of(log, None, log.log_end_offset, NOW_MS)
-    Cleaning(candidate, CleanerLimits(1 << 20, 0.9, 1 << 16), now_ms=NOW_MS, seed=1)
+    Cleaner(candidate, CleanerLimits(1 << 20, 0.9, 1 << 16), now_ms=NOW_MS, seed=1)
     assert log.segments.active.find_cut(log.log_end_offset - 1) is not None

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from ottla.records.batches import iterate_batches
 from ottla.records.builder import encode_batch
-from ottla.storage.cleaner.cleaning import CleanerLimits
-from ottla.storage.cleaner.log_cleaner import CleaningProgress, LogCleaner
+from ottla.storage.cleaner.cleaner import CleanerLimits
+from ottla.storage.cleaner.log_cleaner_manager import CleaningProgress, LogCleanerManager
 from ottla.storage.log.config import LogConfig
 from tests.storage.logs import NOW_MS
 from tests.storage.sets import drain, finish
@@ -15,7 +15,7 @@ from tests.storage.sets import drain, finish
 if TYPE_CHECKING:
     from ottla.records.batch import RecordBatch
     from ottla.records.record import Record
-    from ottla.storage.cleaner.cleaning import Cleaning
+    from ottla.storage.cleaner.cleaner import Cleaner
     from ottla.storage.log.partition_log import PartitionLog
     from ottla.storage.log_set.log_set import LogSet
 
@@ -36,11 +36,11 @@ class CleanerBed:
 
     def __init__(self, logs: LogSet, limits: CleanerLimits = LIMITS) -> None:
         self.logs = logs
-        self.cleaner = LogCleaner(logs)
+        self.cleaner = LogCleanerManager(logs)
         self.limits = limits
         self.seed = 1 << 100
 
-    def choose(self, now_ms: int = NOW_MS) -> Cleaning | None:
+    def choose(self, now_ms: int = NOW_MS) -> Cleaner | None:
         """Return a begun cleaning of the dirtiest log."""
         survey = self.cleaner.survey(now_ms)
         while survey.step(2):
@@ -51,7 +51,7 @@ class CleanerBed:
         self.seed += 1
         return self.cleaner.begin(survey.best, self.limits, now_ms=now_ms, seed=self.seed)
 
-    def run(self, cleaning: Cleaning, now_ms: int = NOW_MS) -> CleaningProgress:
+    def run(self, cleaning: Cleaner, now_ms: int = NOW_MS) -> CleaningProgress:
         """Run a cleaning to its end, in slices."""
         while True:
             error = None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ottla.records.builder import encode_batch
-from ottla.storage.cleaner.log_cleaner import CleaningProgress
+from ottla.storage.cleaner.log_cleaner_manager import CleaningProgress
 from ottla.testing.disk import SimulatedCrash, SimulatedDisk
 from tests.storage.cleaner.cleaning import COMPACT, CleanerBed, batches_of, records_of
 from tests.storage.logs import NOW_MS, end

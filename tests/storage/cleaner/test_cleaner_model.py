@@ -18,8 +18,8 @@ from ottla.records.builder import encode_batch
 from ottla.records.compression import Compression
 from ottla.records.control import encode_end_txn_marker
 from ottla.records.validator import AppendOrigin
-from ottla.storage.cleaner import cleaning, key_scan, offset_map
-from ottla.storage.cleaner.cleaning import CleanerLimits
+from ottla.storage.cleaner import cleaner, key_scan, offset_map
+from ottla.storage.cleaner.cleaner import CleanerLimits
 from ottla.testing.disk import SimulatedDisk
 from tests.records.plain import PLAIN_SCAN
 from tests.storage.cleaner.cleaning import COMPACT, CleanerBed, batches_of, last_records, records_of
@@ -247,14 +247,14 @@ def check_producers(disk: SimulatedDisk, script: Script) -> None:
 )
 def test_random_logs_against_a_list(seed: int, scan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """What must stay stays, what must go goes, and producers keep their sequences."""
-    monkeypatch.setattr(cleaning, "KeyScan", scan.KeyScan)
+    monkeypatch.setattr(cleaner, "KeyScan", scan.KeyScan)
     maps = offset_map if scan is key_scan else PLAIN_MAP
-    monkeypatch.setattr(cleaning, "OffsetMap", maps.OffsetMap)
+    monkeypatch.setattr(cleaner, "OffsetMap", maps.OffsetMap)
     rng = Random(seed)
     disk = SimulatedDisk(seed)
     limits = CleanerLimits(rng.choice([48, 120, 1 << 16]), 0.9, rng.choice([100, 700, 1 << 16]))
     bed = CleanerBed(open_set(disk, config=COMPACT), limits)
-    monkeypatch.setattr(cleaning, "SMALLEST_BUFFER_BYTES", 0)
+    monkeypatch.setattr(cleaner, "SMALLEST_BUFFER_BYTES", 0)
     script = Script(make(bed.logs), rng)
     for _ in range(6):
         for _ in range(rng.randrange(60)):

@@ -8,11 +8,10 @@ import pytest
 
 from ottla.errors import KafkaError
 from ottla.records.builder import encode_batch
-from ottla.storage.cleaner import cleaning, key_scan
+from ottla.storage.cleaner import cleaner, key_scan
 from ottla.storage.cleaner.batch_filter import BatchFilter
-from ottla.storage.cleaner.cleaning import Cleaning
-from ottla.storage.cleaner.grouping import MAX_SEGMENTS, SegmentSize, group_segments
-from ottla.storage.cleaner.log_cleaner import CleaningProgress
+from ottla.storage.cleaner.cleaner import MAX_SEGMENTS, Cleaner, SegmentSize, group_segments
+from ottla.storage.cleaner.log_cleaner_manager import CleaningProgress
 from ottla.testing.disk import SimulatedDisk
 from tests.storage.cleaner import test_cleaner_crashes, test_cleaner_model
 from tests.storage.cleaner.cleaning import COMPACT, CleanerBed, batches_of, put_keys
@@ -83,7 +82,7 @@ def test_75_a_group_spans_no_more_offsets_than_an_index_can_say() -> None:
 
 def test_a_swap_before_the_sync_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A power cut finds the new segment without its bytes."""
-    monkeypatch.setattr(Cleaning, "_make_durable", lambda _self, new: new.become_inactive())
+    monkeypatch.setattr(Cleaner, "_make_durable", lambda _self, new: new.become_inactive())
     with pytest.raises((AssertionError, KafkaError)):
         test_cleaner_crashes.test_each_crash_leaves_all_that_must_stay(power=True)
 
@@ -94,11 +93,11 @@ def test_records_that_go_too_early_are_noticed(
 ) -> None:
     """Tombstones at once, the last batches of producers, markers before their data."""
     if mistake == "tombstones":
-        monkeypatch.setattr(cleaning, "_LATEST_HORIZON_MS", 0)
+        monkeypatch.setattr(cleaner, "_LATEST_HORIZON_MS", 0)
     elif mistake == "producers":
         monkeypatch.setattr(BatchFilter, "_must_stay", lambda *_: False)
     else:
-        monkeypatch.setattr(Cleaning, "_read_aborted", lambda _self: [])
+        monkeypatch.setattr(Cleaner, "_read_aborted", lambda _self: [])
     with pytest.raises((AssertionError, KeyError)):
         _run_the_model(monkeypatch)
 

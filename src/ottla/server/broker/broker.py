@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ottla.server.broker.broker_channel import BrokerChannel
     from ottla.server.broker.coordinators import Coordinators
     from ottla.server.broker.directory_moves import DirectoryMoves
-    from ottla.server.broker.log_cleaning import LogCleaning
+    from ottla.server.broker.log_cleaner import LogCleaner
     from ottla.server.broker.metadata import BrokerMetadata
     from ottla.server.broker.producer_ids import ProducerIdManager
     from ottla.server.broker.replication import Replication
@@ -78,7 +78,7 @@ class Broker:
     replicas: ReplicaSet
     replication: Replication
     moves: DirectoryMoves
-    log_cleaning: LogCleaning
+    log_cleaner: LogCleaner
     delayed_fetches: Purgatory[DelayedFetch]
     fetch_sessions: FetchSessionCache
     replica_selector: RackAwareReplicaSelector | None

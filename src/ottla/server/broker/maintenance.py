@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ottla.errors import CorruptMessage
     from ottla.purgatory.timing_wheel import TimingWheel
     from ottla.replication.replica_set import ReplicaSet
-    from ottla.server.broker.log_cleaning import LogCleaning
+    from ottla.server.broker.log_cleaner import LogCleaner
     from ottla.server.system.environment import RunOnVolume
     from ottla.storage.directories.log_dir import LogDirectory
     from ottla.storage.log.partition_log import PartitionLog
@@ -45,7 +45,7 @@ class Maintenance:
         self,
         replicas: ReplicaSet,
         config: BrokerConfig,
-        cleaning: LogCleaning,
+        cleaning: LogCleaner,
         *,
         clock: Clock,
         timer: TimingWheel,

@@ -12,7 +12,7 @@ from ottla.metrics.families import Series, gauge, label_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ottla.server.broker.log_cleaning import LogCleaning
+    from ottla.server.broker.log_cleaner import LogCleaner
     from ottla.storage.directories.log_dir import LogDirectory
 
 _ONE = ("",)
@@ -43,7 +43,7 @@ _UNCLEANABLE = gauge(
 _UNCLEANABLE_BYTES = gauge(*_CHOICE, "uncleanable-bytes", "Bytes in them that should be cleaned.")
 
 
-def cleaner_series(cleaning: LogCleaning, directories: Sequence[LogDirectory]) -> Iterator[Series]:
+def cleaner_series(cleaning: LogCleaner, directories: Sequence[LogDirectory]) -> Iterator[Series]:
     """Yield all series."""
     cleaner, figures = cleaning.cleaner, cleaning.figures()
     since_ms = max(cleaning.now_ms - cleaner.last_survey_ms, 0) if cleaner.last_survey_ms else 0

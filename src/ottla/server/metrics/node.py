@@ -182,7 +182,7 @@ class NodeMetrics:
         yield from self._watch.collect()
         yield from self._cluster.collect()
         yield from self._disks()
-        yield from cleaner_series(self._broker.log_cleaning, self._broker.logs.directories)
+        yield from cleaner_series(self._broker.log_cleaner, self._broker.logs.directories)
         yield from self._network()
         yield from self._limits()
         yield from self._requests.collect()

@@ -229,7 +229,7 @@ class Node:
         self._maintenance = Maintenance(
             replicas,
             config,
-            broker.log_cleaning,
+            broker.log_cleaner,
             clock=self.clock,
             timer=resources.timer,
             run_on_volume=resources.workers.disk.run,
@@ -240,7 +240,7 @@ class Node:
             NodePart(
                 "the maintenance",
                 start=self._maintenance.start,
-                reconfigure=broker.log_cleaning.settings_changed,
+                reconfigure=broker.log_cleaner.settings_changed,
                 close=self._maintenance.close,
             )
         )
@@ -396,7 +396,7 @@ class Node:
             replicas=replicas,
             replication=self._replication,
             moves=self._make_moves(replicas, delayed_fetches),
-            log_cleaning=resources.log_cleaning(self._logs, self._metadata),
+            log_cleaner=resources.log_cleaner(self._logs, self._metadata),
             delayed_fetches=delayed_fetches,
             fetch_sessions=FetchSessionCache(
                 config.max_incremental_fetch_session_cache_slots, environment.rng

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ottla.metadata.broker import ListenerAddress
 from ottla.purgatory.work import MAX_STEPS, Worker
 from ottla.server.broker.directory_moves import concurrent_moves
-from ottla.server.broker.log_cleaning import LogCleaning
+from ottla.server.broker.log_cleaner import LogCleaner
 from ottla.server.http.endpoint import HttpPort
 from ottla.server.node.identity import identify, tolerated
 from ottla.server.node.listeners import BoundPorts
@@ -143,9 +143,9 @@ class NodeResources:
         """The arguments of connections to other nodes."""
         return {"loop": self.loop, "clock": self.environment.clock, "timer": self.timer}
 
-    def log_cleaning(self, logs: LogSet, metadata: BrokerMetadata) -> LogCleaning:
+    def log_cleaner(self, logs: LogSet, metadata: BrokerMetadata) -> LogCleaner:
         """Return the log cleaning, with the settings in force and secret seeds."""
-        return LogCleaning(
+        return LogCleaner(
             logs,
             lambda: metadata.config,
             clock=self.environment.clock,

@@ -1,23 +1,26 @@
-"""The flushes that a node's logs need, as jobs.
+"""The flushes that a node's logs need, as jobs, and the close of all logs at a clean stop.
 
-Kafka: LogManager.flushDirtyLogs and the scheduler's `flush-log` task of UnifiedLog.roll.
+Flushes run side by side: their syncs share the file system's journal commits.
+
+Kafka: LogManager.{flushDirtyLogs, shutdown} and the `flush-log` task of UnifiedLog.roll; Kafka
+closes with num.recovery.threads.per.data.dir threads for each directory.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.errors import KafkaError
 from ottla.storage.log.flush import SharedSync
 from ottla.storage.log.partition_log import MOVE
-from ottla.storage.log_set.log_flush import LogFlush
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable, Iterator
 
     from ottla.purgatory.pending import Pending
     from ottla.storage.directories.log_dir import LogDirectory
+    from ottla.storage.log.flush import FlushJob
     from ottla.storage.log.partition_log import PartitionLog
     from ottla.storage.log_set.checkpoint_queue import CheckpointQueue
     from ottla.storage.log_set.jobs import StorageJob
@@ -26,6 +29,43 @@ if TYPE_CHECKING:
 
 MAX_FLUSHES = 128
 """Flushes at a time: each holds descriptors, and ten thousand logs may be due at once."""
+LOGS_AT_ONCE: Final = 128
+"""Logs that are being closed at a time: each holds descriptors until its job is done."""
+
+
+class LogFlush:
+    """Flushes one log; calls after(is_done) at the end, also when it failed."""
+
+    __slots__ = ("_after", "_job", "_log", "_table", "run")
+
+    def __init__(
+        self,
+        table: LogTable,
+        log: PartitionLog,
+        job: FlushJob,
+        after: Callable[[bool], object],
+    ) -> None:
+        self._table = table
+        self._log = log
+        self._job = job
+        self._after = after
+        self.run = job.run
+
+    @property
+    def volume(self) -> Hashable:
+        """The volume whose disk it waits for."""
+        return self._log.directory.volume
+
+    def done(self, error: BaseException | None) -> None:
+        """Advance the recovery point, or put the directory offline."""
+        failure = error if error is None or isinstance(error, OSError) else OSError(str(error))
+        try:
+            self._log.flushes.completed(self._job, failure)
+        except KafkaError as storage_error:
+            log_dir = self._table.directory_of(self._log)
+            if log_dir is not None:
+                self._table.fail(log_dir, storage_error.__cause__)
+        self._after(error is None)
 
 
 class FlushQueue:
@@ -169,3 +209,41 @@ class FlushQueue:
         self.waits.settle(log)
         if may_go_on and log in self.waits:
             self._awaited(log)
+
+
+class LogClosing:
+    """Closes each log once; a directory whose log cannot be closed goes offline."""
+
+    def __init__(self, table: LogTable) -> None:
+        self._table = table
+        self._closed: set[PartitionLog] = set()
+
+    def batches(self, log_dir: LogDirectory) -> Iterator[list[StorageJob]]:
+        """Close a directory's logs and yield their last jobs.
+
+        A list must be done before the next is taken. No other job of a log may be under way.
+        """
+        logs = [log for log in self._table.logs_in(log_dir) if log not in self._closed]
+        for start in range(0, len(logs), LOGS_AT_ONCE):
+            names = SharedSync(log_dir.directory)
+            batch = logs[start : start + LOGS_AT_ONCE]
+            jobs = [job for log in batch for job in self._close(log_dir, log, names)]
+            if jobs:
+                yield jobs
+
+    def _close(
+        self, log_dir: LogDirectory, log: PartitionLog, names: SharedSync
+    ) -> list[StorageJob]:
+        """Return the job that makes a log durable; none when it is, and is closed now."""
+        if not log_dir.is_online:
+            return []
+        self._closed.add(log)
+        try:
+            job = log.flushes.close(names)
+        except KafkaError as error:
+            self._table.fail(log_dir, error.__cause__)
+            return []
+        if job is None:
+            log.release()
+            return []
+        return [LogFlush(self._table, log, job, lambda _is_done: log.release())]

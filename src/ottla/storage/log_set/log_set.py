@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from itertools import chain
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from ottla.errors import KafkaError, LocalDiskError
 from ottla.storage.directories.loader import DirectoryLoader
@@ -28,10 +28,8 @@ from ottla.storage.log.events import LogEvents
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log_set.checkpoint_queue import CheckpointQueue
 from ottla.storage.log_set.cleaner_offsets import CleanerOffsets
-from ottla.storage.log_set.closing import LogClosing
-from ottla.storage.log_set.creation import LOGS_IN_A_JOB, LogCreation
 from ottla.storage.log_set.epoch_files import EpochFiles
-from ottla.storage.log_set.flush_queue import FlushQueue
+from ottla.storage.log_set.flush_queue import FlushQueue, LogClosing
 from ottla.storage.log_set.future_logs import FutureLogs
 from ottla.storage.log_set.jobs import run_now
 from ottla.storage.log_set.loading import LoadedLogs
@@ -41,7 +39,7 @@ from ottla.storage.producers.count import DEFAULT_MAX_PRODUCERS
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 
     from ottla.storage.directories.loader import FoundLog
     from ottla.storage.directories.log_dir import LogDirectory
@@ -53,6 +51,8 @@ if TYPE_CHECKING:
 
 
 _log = logging.getLogger("ottla.storage")
+LOGS_IN_A_JOB: Final = 25
+"""Logs that a worker makes at a time: some milliseconds."""
 
 
 class LogSet:
@@ -527,3 +527,69 @@ class LogSet:
         return not any(map(log_dir.is_outdated, names)) and all(
             log.failure is None and log.flushes.is_durable for log in self.table.logs_in(log_dir)
         )
+
+
+class LogCreation:
+    """Creates logs in one directory, in a worker: each new file may wait for the disk.
+
+    Logs that fail are left to the caller. Kafka: LogManager.getOrCreateLog, which waits in the
+    thread that applies metadata.
+    """
+
+    def __init__(
+        self,
+        table: LogTable,
+        log_dir: LogDirectory,
+        partitions: list[tuple[TopicPartition, Uuid]],
+        *,
+        config_for: Callable[[str], LogConfig],
+        events: LogEvents,
+        now_ms: int,
+    ) -> None:
+        self._table = table
+        self._log_dir = log_dir
+        self._partitions = partitions
+        self._config_for = config_for
+        self._events = events
+        self._now_ms = now_ms
+        self._configs = {name.topic: config_for(name.topic) for name, _ in partitions}
+        self._opened: list[PartitionLog] = []
+
+    @property
+    def volume(self) -> Hashable:
+        """The volume whose disk it waits for."""
+        return self._log_dir.directory.volume
+
+    def run(self) -> None:
+        """Create the directories and their files."""
+        for partition, topic_id in self._partitions:
+            set_aside_others(self._log_dir.directory, partition, topic_id)
+            log = PartitionLog.open(
+                self._log_dir.directory,
+                str(partition),
+                topic_partition=partition,
+                topic_id=topic_id,
+                config=self._configs[partition.topic],
+                now_ms=self._now_ms,
+                clean=True,
+                events=self._events,
+            )
+            self._opened.append(log)
+
+    def done(self, error: BaseException | None) -> None:
+        """Add the logs to the set; a disk that failed takes its directory offline."""
+        log_dir = self._log_dir
+        if isinstance(error, OSError):
+            self._table.fail(log_dir, error)
+        for log in self._opened:
+            if log_dir.is_online:
+                self._add(log)
+            else:
+                log.release()
+
+    def _add(self, log: PartitionLog) -> None:
+        self._table.add(self._log_dir, log)
+        topic = log.topic_partition.topic
+        config = self._config_for(topic)
+        if config != self._configs[topic]:
+            log.reconfigure(config)  # changed meanwhile

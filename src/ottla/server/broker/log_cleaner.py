@@ -11,8 +11,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.storage.cleaner.cleaning import SLICE_BYTES, SMALLEST_BUFFER_BYTES, CleanerLimits
-from ottla.storage.cleaner.log_cleaner import CleaningProgress, LogCleaner
+from ottla.storage.cleaner.cleaner import SLICE_BYTES, SMALLEST_BUFFER_BYTES, CleanerLimits
+from ottla.storage.cleaner.log_cleaner_manager import CleaningProgress, LogCleanerManager
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.purgatory.timing_wheel import TimingWheel
     from ottla.server.system.environment import RunOnVolume
-    from ottla.storage.cleaner.cleaning import CleanerStats, Cleaning
-    from ottla.storage.cleaner.log_cleaner import Survey
+    from ottla.storage.cleaner.cleaner import Cleaner, CleanerStats
+    from ottla.storage.cleaner.log_cleaner_manager import Survey
     from ottla.storage.log_set.log_set import LogSet
     from ottla.types import Uuid
 
@@ -41,7 +41,7 @@ class CleaningFigures(NamedTuple):
     max_buffer_percent: int = 0
 
 
-class LogCleaning:
+class LogCleaner:
     """Runs the cleaner of a node's logs by its timer and in its workers."""
 
     def __init__(
@@ -55,7 +55,7 @@ class LogCleaning:
         new_uuid: Callable[[], Uuid],
     ) -> None:
         """Take settings(), which returns those in force; new_uuid is the source of secret seeds."""
-        self.cleaner = LogCleaner(logs)
+        self.cleaner = LogCleanerManager(logs)
         self._settings = settings
         self._clock = clock
         self._timer = timer
@@ -127,7 +127,7 @@ class LogCleaning:
         total = self.config.log_cleaner_io_max_bytes_per_second
         return max(total, 1.0) / max(len(self._cleaners), 1)
 
-    def begin(self, survey: Survey) -> Cleaning | None:
+    def begin(self, survey: Survey) -> Cleaner | None:
         """Begin to clean what a survey found."""
         self.cleaner.surveyed(survey)
         if survey.best is None:
@@ -139,7 +139,7 @@ class LogCleaning:
         """Call call(time) after a delay."""
         self._timer.add(self._clock.monotonic_ms() + delay_ms, call)
 
-    def run(self, cleaning: Cleaning, size: int, done: Callable[[Exception | None], None]) -> None:
+    def run(self, cleaning: Cleaner, size: int, done: Callable[[Exception | None], None]) -> None:
         """Run a slice in a worker, then done(error)."""
         self._run_on_volume(
             cleaning.volume,
@@ -168,7 +168,7 @@ class LogCleaning:
 class _Cleaner:
     """One of the cleaners: it looks for a log, cleans it, and looks again."""
 
-    def __init__(self, owner: LogCleaning) -> None:
+    def __init__(self, owner: LogCleaner) -> None:
         self._owner = owner
         self.last: CleanerStats | None = None
         """Of the last cleaning that was completed."""
@@ -195,7 +195,7 @@ class _Cleaner:
         else:
             self._run(cleaning)
 
-    def _run(self, cleaning: Cleaning) -> None:
+    def _run(self, cleaning: Cleaner) -> None:
         owner = self._owner
         if owner.should_end(self):
             owner.cleaner.abort(cleaning)
@@ -210,11 +210,11 @@ class _Cleaner:
 
         owner.run(cleaning, size, done)
 
-    def _done(self, cleaning: Cleaning, error: Exception | None, throttle_time_ms: int) -> None:
+    def _done(self, cleaning: Cleaner, error: Exception | None, throttle_time_ms: int) -> None:
         with self._owner.watch():
             self._go_on(cleaning, error, throttle_time_ms)
 
-    def _go_on(self, cleaning: Cleaning, error: Exception | None, throttle_time_ms: int) -> None:
+    def _go_on(self, cleaning: Cleaner, error: Exception | None, throttle_time_ms: int) -> None:
         owner = self._owner
         progress = owner.cleaner.advance(cleaning, error, owner.now_ms)
         if progress is CleaningProgress.GOES_ON:

@@ -11,8 +11,8 @@ import pytest
 from ottla.records.builder import encode_batch
 from ottla.records.control import encode_end_txn_marker
 from ottla.records.validator import AppendOrigin
-from ottla.storage.cleaner.cleaning import CleanerLimits
-from ottla.storage.cleaner.log_cleaner import CleaningProgress
+from ottla.storage.cleaner.cleaner import CleanerLimits
+from ottla.storage.cleaner.log_cleaner_manager import CleaningProgress
 from ottla.storage.directories.checkpoints import decode_offsets
 from ottla.storage.layout import CLEANER_CHECKPOINT
 from ottla.storage.log.partition_log import MOVE
@@ -30,7 +30,7 @@ from tests.storage.logs import NOW_MS, TOPIC_ID
 from tests.storage.sets import A, drain, finish, make, open_set
 
 if TYPE_CHECKING:
-    from ottla.storage.cleaner.cleaning import Cleaning
+    from ottla.storage.cleaner.cleaner import Cleaner
     from ottla.storage.log.config import LogConfig
     from ottla.storage.log.partition_log import PartitionLog
 
@@ -55,7 +55,7 @@ def fill(log: PartitionLog, count: int, now_ms: int = NOW_MS) -> None:
         put_keys(log, (b"k%d" % (number % KEYS), b"v%d" % number), now_ms=now_ms)
 
 
-def begun(bed: CleanerBed) -> Cleaning:
+def begun(bed: CleanerBed) -> Cleaner:
     """Begin a cleaning and run its first slices, up to a new segment that is not durable."""
     cleaning = bed.choose()
     assert cleaning is not None

@@ -4,7 +4,7 @@ A log whose records cannot be read is uncleanable until the node starts again: i
 and counted. A disk without space ends a cleaning and leaves the log as it was; where it fails, its
 directory goes offline.
 
-Kafka: org.apache.kafka.storage.internals.log.{LogCleaner, LogCleanerManager}.
+Kafka: org.apache.kafka.storage.internals.log.LogCleanerManager.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 
 from ottla.errors import CorruptMessage, KafkaError
 from ottla.storage.cleaner.candidates import candidate_of
-from ottla.storage.cleaner.cleaning import Cleaning
+from ottla.storage.cleaner.cleaner import Cleaner
 from ottla.storage.disk_errors import is_exhaustion
 
 if TYPE_CHECKING:
     from ottla.storage.cleaner.candidates import LogToClean
-    from ottla.storage.cleaner.cleaning import CleanerLimits
+    from ottla.storage.cleaner.cleaner import CleanerLimits
     from ottla.storage.directories.log_dir import LogDirectory
     from ottla.storage.log.partition_log import PartitionLog
     from ottla.storage.log_set.jobs import StorageJob
@@ -42,7 +42,7 @@ class CleaningProgress(Enum):
 class Survey:
     """A scan of all logs in slices; `best` is the log to clean when it is complete."""
 
-    def __init__(self, cleaner: LogCleaner, logs: list[PartitionLog], now_ms: int) -> None:
+    def __init__(self, cleaner: LogCleanerManager, logs: list[PartitionLog], now_ms: int) -> None:
         self._cleaner = cleaner
         self._waiting = logs
         self._now_ms = now_ms
@@ -65,13 +65,13 @@ class Survey:
             self.best = found
 
 
-class LogCleaner:
+class LogCleanerManager:
     """The cleaner of a log set; `begin` and `advance` are called on the loop."""
 
     def __init__(self, logs: LogSet) -> None:
         self._logs = logs
         self._table = logs.table
-        self._in_progress: dict[PartitionLog, Cleaning] = {}
+        self._in_progress: dict[PartitionLog, Cleaner] = {}
         self._postponed: set[PartitionLog] = set()
         """Logs whose last cleaning was aborted: others go first."""
         self.uncleanable: dict[PartitionLog, int] = {}
@@ -134,20 +134,20 @@ class LogCleaner:
 
     def begin(
         self, candidate: LogToClean, limits: CleanerLimits, *, now_ms: int, seed: int
-    ) -> Cleaning | None:
+    ) -> Cleaner | None:
         """Begin to clean a log; None when it cannot be read. The seed is secret, of 128 bits."""
         one = candidate.log
         if not self._is_free(one) or one in self._in_progress:
             return None
         try:
-            cleaning = Cleaning(candidate, limits, now_ms=now_ms, seed=seed)
+            cleaning = Cleaner(candidate, limits, now_ms=now_ms, seed=seed)
         except (CorruptMessage, OSError) as error:
             self._failed(one, error)
             return None
         self._in_progress[one] = cleaning
         return cleaning
 
-    def advance(self, cleaning: Cleaning, error: Exception | None, now_ms: int) -> CleaningProgress:
+    def advance(self, cleaning: Cleaner, error: Exception | None, now_ms: int) -> CleaningProgress:
         """Apply the result of a slice; return whether the cleaning continues."""
         one = cleaning.candidate.log
         if error is None and self._goes_on(cleaning) and self._replace(cleaning, now_ms):
@@ -159,7 +159,7 @@ class LogCleaner:
         self.abort(cleaning, error)
         return CleaningProgress.ABORTED
 
-    def abort(self, cleaning: Cleaning, error: Exception | None = None) -> None:
+    def abort(self, cleaning: Cleaner, error: Exception | None = None) -> None:
         """End a cleaning whose worker has stopped; the log stays as it is."""
         one = cleaning.candidate.log
         del self._in_progress[one]
@@ -169,16 +169,16 @@ class LogCleaner:
         if is_ours and one.failure is None:
             self._discard(cleaning)
 
-    def _is_overtaken(self, cleaning: Cleaning, error: Exception) -> bool:
+    def _is_overtaken(self, cleaning: Cleaner, error: Exception) -> bool:
         """Whether the missing file belongs to a segment that the log no longer has."""
         is_missing = isinstance(error, FileNotFoundError)
         return is_missing and not (self._goes_on(cleaning) and cleaning.is_current)
 
-    def _goes_on(self, cleaning: Cleaning) -> bool:
+    def _goes_on(self, cleaning: Cleaner) -> bool:
         one = cleaning.candidate.log
         return self._is_free(one) and one.generation == cleaning.generation
 
-    def _replace(self, cleaning: Cleaning, now_ms: int) -> bool:
+    def _replace(self, cleaning: Cleaner, now_ms: int) -> bool:
         found = cleaning.take_replacement()
         if found is None:
             return True
@@ -191,7 +191,7 @@ class LogCleaner:
             self._fail_directory(one, error.__cause__)
             return False
 
-    def _finish(self, cleaning: Cleaning, now_ms: int) -> None:
+    def _finish(self, cleaning: Cleaner, now_ms: int) -> None:
         one, stats = cleaning.candidate.log, cleaning.stats
         del self._in_progress[one]
         self._postponed.discard(one)
@@ -210,7 +210,7 @@ class LogCleaner:
 
     # Failures
 
-    def _discard(self, cleaning: Cleaning) -> None:
+    def _discard(self, cleaning: Cleaner) -> None:
         try:
             cleaning.discard()
         except OSError as error:

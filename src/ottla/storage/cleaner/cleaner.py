@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.errors import CorruptMessage
 from ottla.storage.cleaner.batch_filter import BatchFilter, KeyIndexer, LastRecord
-from ottla.storage.cleaner.grouping import SegmentSize, group_segments
 from ottla.storage.cleaner.key_scan import KeyScan
 from ottla.storage.cleaner.offset_map import ENTRY_BYTES, OffsetMap
 from ottla.storage.cleaner.transactions import CleanedTransactions
+from ottla.storage.indexes.offset_index import MAX_RELATIVE_OFFSET
 from ottla.storage.layout import CLEANED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 from ottla.storage.segments.segment import Segment
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Hashable, Iterator
+    from collections.abc import Generator, Hashable, Iterator, Sequence
 
     from ottla.storage.cleaner.candidates import LogToClean
     from ottla.storage.directory import Directory, File
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 SLICE_BYTES = 4 << 20
 """Read and written in a slice: some ten milliseconds of a worker."""
 SMALLEST_BUFFER_BYTES = 64 << 10
+MAX_SEGMENTS = 100
+"""In a group: each is renamed on the loop. The next cleaning joins the groups."""
 _DIRTY_BYTES_AN_ENTRY = 8
 """The map is not made larger than for keys of that many dirty bytes each."""
 _LATEST_HORIZON_MS = 1 << 62
@@ -79,6 +81,16 @@ class CleanerStats:
         return self.finished_ms - self.started_ms
 
 
+class SegmentSize(NamedTuple):
+    """A segment's place and sizes; end_offset is that of the next one, or of the cleaning."""
+
+    base_offset: int
+    end_offset: int
+    log_bytes: int
+    index_bytes: int
+    time_index_bytes: int
+
+
 class SegmentReplacement(NamedTuple):
     """A durable new segment and those whose place it takes."""
 
@@ -86,7 +98,7 @@ class SegmentReplacement(NamedTuple):
     new: Segment
 
 
-class Cleaning:
+class Cleaner:
     """Cleans one log: `run` in a worker and `take_replacement` on the loop, in turns.
 
     `is_done` when `run` has nothing more to do; the log is clean up to `end_offset` then.
@@ -129,7 +141,7 @@ class Cleaning:
         self._work: Generator[int] = self._steps()
 
     def __repr__(self) -> str:
-        return f"Cleaning({self._name}, {self.candidate.first_dirty})"
+        return f"Cleaner({self._name}, {self.candidate.first_dirty})"
 
     @property
     def volume(self) -> Hashable:
@@ -338,3 +350,30 @@ def _pinned(segment: Segment) -> Iterator[list[File]]:
     finally:
         for file in files:
             file.unpin()
+
+
+def group_segments(
+    segments: Sequence[SegmentSize], *, segment_bytes: int, index_bytes: int
+) -> list[int]:
+    """Return the sizes of groups of neighbours that fit into one segment uncompacted.
+
+    Kafka: Cleaner.groupSegmentsBySize.
+    """
+    groups: list[int] = []
+    first = 0
+    while first < len(segments):
+        end = first + 1
+        log_size, index_size, time_index_size = segments[first][2:]
+        while end < len(segments) and end - first < MAX_SEGMENTS:
+            segment = segments[end]
+            log_size += segment.log_bytes
+            index_size += segment.index_bytes
+            time_index_size += segment.time_index_bytes
+            too_large = log_size > segment_bytes or max(index_size, time_index_size) > index_bytes
+            reach = segment.end_offset - 1 - segments[first].base_offset
+            if too_large or (segment.log_bytes and reach > MAX_RELATIVE_OFFSET):
+                break
+            end += 1
+        groups.append(end - first)
+        first = end
+    return groups

@@ -11,8 +11,8 @@ import pytest
 from ottla.clients.admin.configs import ConfigResource, ResourceType
 from ottla.config.broker import parse_broker_config
 from ottla.purgatory.timing_wheel import TimingWheel
-from ottla.server.broker import log_cleaning
-from ottla.server.broker.log_cleaning import LogCleaning
+from ottla.server.broker import log_cleaner
+from ottla.server.broker.log_cleaner import LogCleaner
 from ottla.server.metrics.cleaner import cleaner_series
 from ottla.testing.cluster import Cluster
 from ottla.testing.disk import SimulatedDisk
@@ -55,7 +55,7 @@ class Bed:
         self.logs = [make(self.bed.logs, TopicPartition("t", number)) for number in range(logs)]
         self.waiting: list[Callable[[], None]] = []
         self.begun_ms: list[int] = []
-        self.cleaning = LogCleaning(
+        self.cleaning = LogCleaner(
             self.bed.logs,
             lambda: self.config,
             clock=self.clock,
@@ -184,14 +184,14 @@ def test_a_step_of_the_wall_clock_does_not_stop_the_cleaner() -> None:
 
 def test_many_logs_are_looked_at_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other work of the loop comes in between."""
-    monkeypatch.setattr(log_cleaning, "SURVEY_LOGS", 2)
+    monkeypatch.setattr(log_cleaner, "SURVEY_LOGS", 2)
     bed = Bed(5)
     bed.fill()
     bed.cleaning.start()
     assert not bed.waiting
-    bed.wait(log_cleaning.SURVEY_PAUSE_MS)
+    bed.wait(log_cleaner.SURVEY_PAUSE_MS)
     assert not bed.waiting
-    bed.wait(log_cleaning.SURVEY_PAUSE_MS)
+    bed.wait(log_cleaner.SURVEY_PAUSE_MS)
     assert bed.waiting
 
 
