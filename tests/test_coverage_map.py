@@ -1,6 +1,7 @@
-"""docs/coverage.md: which API has a schema, a handler and tests, written by this test.
+"""Tables of the APIs in the documents, written by this test from the declarations at the handlers.
 
-`OTTLA_REWRITE=1 scripts/test` rewrites the file; without it the file must be current.
+docs/coverage.md: which API has a schema, a handler and tests; docs/security.md: which right each
+needs, who decides. `OTTLA_REWRITE=1 scripts/test` rewrites them; without it they must be current.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.protocol.api_keys import ApiKey, advertised_versions, request_class, served_versions
 from ottla.server.requests.api import served_apis
+from ottla.server.requests.rights import text_of
 from tests.sampling import last_full_run
 
 if TYPE_CHECKING:
@@ -22,15 +24,18 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 DOCUMENT = ROOT / "docs" / "coverage.md"
-
+SECURITY = ROOT / "docs" / "security.md"
+RIGHTS_HEAD = """| API | right | decided by | request quota |
+|---|---|---|---|
+"""
 HEAD = """# Coverage of Kafka's protocol
 
 Written by `tests/test_coverage_map.py`; do not edit by hand. For each API of Apache Kafka 4.3.0:
-the versions of the schema, the listeners, the handler, the versions it answers (when not all), and
-test files that use its request (as of the last writing). "refused" marks a handler that answers
-every request with an error: those of SASL, which `server/requests/login.py` serves on listeners
-with SASL before other requests are read. A dash means that there is no handler: the API is not
-advertised.
+the versions of the schema, the listeners, the handler, the versions it answers (when not all), what
+a version brought for the handler, and test files that use its request (as of the last writing).
+"refused" marks a handler that answers every request with an error: those of SASL, which
+`server/requests/login.py` serves on listeners with SASL before other requests are read. A dash
+means that there is no handler: the API is not advertised.
 """
 
 FULL_RUN = (
@@ -42,6 +47,7 @@ class Handler(NamedTuple):
     """The handler of an API: its module, the versions it answers, whether it always refuses."""
 
     place: str
+    notes: str
     lowest: int
     highest: int
     refuses: bool
@@ -53,7 +59,9 @@ def handlers() -> dict[int, Handler]:
     for listener in ("broker", "controller"):
         for key, api in served_apis(listener).items():
             module = api.handler.__module__.removeprefix("ottla.").replace(".", "/")
-            handler = Handler(f"{module}.py", api.lowest, api.highest, always_refuses(api.handler))
+            notes = "; ".join(f"v{version} {text}" for version, text in api.notes.items())
+            refuses = always_refuses(api.handler)
+            handler = Handler(f"{module}.py", notes, api.lowest, api.highest, refuses)
             found.setdefault(key, handler)  # Fetch has one on each listener
     return found
 
@@ -97,9 +105,11 @@ def table() -> str:
         if advertised != schema:
             versions += f" (advertised {advertised.lowest}-{advertised.highest})"
         listeners = ", ".join(request_class(key).api_listeners)
-        answers = answer(answered.get(key), (schema.lowest, schema.highest))
+        handler = answered.get(key)
+        answers = answer(handler, (schema.lowest, schema.highest))
+        notes = "" if handler is None else handler.notes
         rows.append(
-            f"| {key.value} | {name} | {versions} | {listeners} | {answers} "
+            f"| {key.value} | {name} | {versions} | {listeners} | {answers} | {notes} "
             f"| {files_naming(name, requests) or '—'} |"
         )
     refused = sum(one.refuses for one in answered.values())
@@ -110,8 +120,8 @@ def table() -> str:
         HEAD,
         f"{len(rows)} APIs have a schema: {summary}.\n",
         f"{FULL_RUN} {run['date']}, commit {run['commit'][:8]}: {run['counts']}.\n",
-        "| key | API | versions | listeners | handler | tests |",
-        "|---|---|---|---|---|---|",
+        "| key | API | versions | listeners | handler | by version | tests |",
+        "|---|---|---|---|---|---|---|",
         *rows,
     ]
     return "\n".join(lines) + "\n"
@@ -157,3 +167,48 @@ def test_every_key_has_both_classes() -> None:
     """All 89 live keys have a request and a response of their own."""
     assert len(ApiKey) == 89
     assert len({request_class(key) for key in ApiKey}) == 89
+
+
+def rights() -> str:
+    """Render the table of rights; one row where both listeners declare the same."""
+    rows: dict[tuple[str, str, str], list[str]] = {}
+    for listener in ("broker", "controller"):
+        for key, api in served_apis(listener).items():
+            quota = "" if api.is_throttled else "exempt"
+            if api.refused_over_quota_from:
+                quota = f"mutations are refused from v{api.refused_over_quota_from}"
+            decides = "active controller" if api.is_forwarded else listener
+            deciding = rows.setdefault((ApiKey(key).api_name, text_of(api.right), quota), [])
+            deciding.extend({decides} - set(deciding))
+    lines = [
+        f"| {name} | {right} | {', '.join(deciding)} | {quota} |"
+        for (name, right, quota), deciding in sorted(rows.items())
+    ]
+    return RIGHTS_HEAD + "\n".join(lines) + "\n"
+
+
+def test_the_table_of_rights_is_true() -> None:
+    """docs/security.md names the right of each API as its handler declares it."""
+    text = SECURITY.read_text(encoding="utf-8")
+    before, head, rest = text.partition(RIGHTS_HEAD)
+    table_lines = len(rest.split("\n\n")[0])
+    written = before + rights() + rest[table_lines:].removeprefix("\n")
+    if os.environ.get("OTTLA_REWRITE"):
+        SECURITY.write_text(written, encoding="utf-8")
+        text = written
+    assert head
+    assert text == written, "run OTTLA_REWRITE=1 scripts/test"
+
+
+def test_notes_are_about_versions_that_are_served() -> None:
+    """A note of a version that no request can have is none."""
+    apis = [*served_apis("broker", unstable=True).values(), *served_apis("controller").values()]
+    served = {(api.key.name, version) for api in apis for version in api.notes}
+    odd = [
+        (api.key.name, version)
+        for api in apis
+        for version in api.notes
+        if not api.lowest <= version <= api.highest
+    ]
+    assert served
+    assert not odd

@@ -22,19 +22,24 @@ ApiVersion = ApiVersionsResponse.ApiVersion
 _PRODUCE = 0
 _TELEMETRY = (71, 72)
 """Served, but advertised only if a metrics receiver is configured."""
-_CLIENT_SOFTWARE_FROM = 3
-_LEVEL_ZERO_FROM = 4  # older clients treat a lowest level of 0 as an error
 _MAX_SOFTWARE_LENGTH = 128
 """Characters kept of a client's name and version, which may be 32 KB and precede a login."""
 _LEGAL_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-@handles(ApiVersionsRequest, right=EVERYONE)
+@handles(
+    ApiVersionsRequest,
+    right=EVERYONE,
+    notes={
+        3: "the client's software is noted (KIP-511); features (KIP-584)",
+        4: "features of level 0, which older clients take for an error",
+    },
+)
 def api_versions(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
     """List the served versions; features from version 3 on."""
-    if ctx.api_version >= _CLIENT_SOFTWARE_FROM and not _is_legal(request):
+    if ctx.api_version >= 3 and not _is_legal(request):
         return ApiVersionsResponse(error_code=int(ErrorCode.INVALID_REQUEST), api_keys=[])
-    if ctx.api_version >= _CLIENT_SOFTWARE_FROM:
+    if ctx.api_version >= 3:
         names = (request.client_software_name, request.client_software_version)
         ctx.connection.attachment = tuple(name[:_MAX_SOFTWARE_LENGTH] for name in names)
     hidden = () if ctx.broker.telemetry.has_receiver else _TELEMETRY
@@ -45,7 +50,7 @@ def api_versions(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsRespon
     response.supported_features = [
         ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=low, max_version=high)
         for name, (low, high) in sorted(SUPPORTED_FEATURES.items())
-        if low or ctx.api_version >= _LEVEL_ZERO_FROM
+        if low or ctx.api_version >= 4
     ]
     response.finalized_features_epoch = ctx.broker.image.offset_and_epoch.offset
     response.finalized_features = [

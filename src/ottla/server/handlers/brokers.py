@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 _Described = DescribeClusterResponse.DescribeClusterBroker
 _BROKERS, _CONTROLLERS = 1, 2
 _ENDPOINTS = {_BROKERS: "BROKER", _CONTROLLERS: "CONTROLLER"}
-_NODES_FROM = 2
-_ENDPOINT_TYPE_FROM = 1
 
 
 def _may_describe_cluster(ctx: Context, request: DescribeClusterRequest) -> None:
@@ -35,7 +33,14 @@ def _may_describe_cluster(ctx: Context, request: DescribeClusterRequest) -> None
         Right(Operation.ALTER)(ctx, request)
 
 
-@handles(DescribeClusterRequest, right=_may_describe_cluster)
+@handles(
+    DescribeClusterRequest,
+    right=_may_describe_cluster,
+    notes={
+        1: "the kind of endpoint (KIP-919)",
+        2: "fenced brokers",
+    },
+)
 def describe_cluster(ctx: Context, request: DescribeClusterRequest) -> DescribeClusterResponse:
     """List the brokers, or on a controller's listener the controllers, of which one is active."""
     own = _CONTROLLERS if ctx.listener == "controller" else _BROKERS
@@ -100,7 +105,7 @@ def _wrong_endpoint(ctx: Context, requested: int, own: int) -> DescribeClusterRe
         message = f"Unsupported endpoint type {requested}"
     else:
         code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
-        if ctx.api_version < _ENDPOINT_TYPE_FROM:
+        if ctx.api_version < 1:
             code = ErrorCode.INVALID_REQUEST  # version 0 has no other error code for it
         message = (
             f"The request was sent to an endpoint of type {_ENDPOINTS[own]}, but we wanted an "
@@ -111,7 +116,15 @@ def _wrong_endpoint(ctx: Context, requested: int, own: int) -> DescribeClusterRe
     )
 
 
-@handles(DescribeQuorumRequest, right=Right(Operation.DESCRIBE), forwarded=True)
+@handles(
+    DescribeQuorumRequest,
+    right=Right(Operation.DESCRIBE),
+    forwarded=True,
+    notes={
+        1: "times of the last fetches",
+        2: "addresses and directory ids (KIP-853)",
+    },
+)
 def describe_quorum(
     ctx: Context, request: DescribeQuorumRequest
 ) -> Pending[DescribeQuorumResponse]:
@@ -121,7 +134,7 @@ def describe_quorum(
     if ctx.listener == "controller" and is_standby and not ctx.is_forwarded:
         return Pending.of(broker.quorum.describe(request, broker.clock))
     answer = ctx.controller.send(request, ctx.requester())
-    return answer if ctx.api_version >= _NODES_FROM else answer.then(_without_nodes)
+    return answer if ctx.api_version >= 2 else answer.then(_without_nodes)
 
 
 def _without_nodes(response: DescribeQuorumResponse) -> DescribeQuorumResponse:

@@ -28,7 +28,11 @@ _STORED = (ConfigResourceType.GROUP, ConfigResourceType.CLIENT_METRICS)
 """Resource types that are listed only if they have settings."""
 
 
-@handles(ListConfigResourcesRequest, right=Right(Operation.DESCRIBE_CONFIGS))
+@handles(
+    ListConfigResourcesRequest,
+    right=Right(Operation.DESCRIBE_CONFIGS),
+    notes={1: "all types, before that client metrics alone"},
+)
 def list_config_resources(
     ctx: Context, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:

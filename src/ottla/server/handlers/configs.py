@@ -73,7 +73,11 @@ def _may_describe(ctx: Context, request: DescribeConfigsRequest) -> Decision | N
     )
 
 
-@handles(DescribeConfigsRequest, right=_may_describe)
+@handles(
+    DescribeConfigsRequest,
+    right=_may_describe,
+    notes={3: "types and documentation (KIP-569)"},
+)
 def describe_configs(ctx: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     """Describe each resource's settings: value, source, synonyms.
 

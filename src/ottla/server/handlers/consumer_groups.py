@@ -54,7 +54,10 @@ def _assigned_topics(group: DescribedGroup) -> list[str]:
 
 
 @handles(
-    ConsumerGroupHeartbeatRequest, right=(MEMBER, subscribed_topics), is_enabled=has_consumer_groups
+    ConsumerGroupHeartbeatRequest,
+    right=(MEMBER, subscribed_topics),
+    is_enabled=has_consumer_groups,
+    notes={1: "regular expressions; the client makes the member's id (KIP-1082)"},
 )
 def consumer_group_heartbeat(
     ctx: Context, request: ConsumerGroupHeartbeatRequest

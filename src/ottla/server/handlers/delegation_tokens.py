@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from ottla.server.requests.context import Context
 
 _NO_TIME: Final = -1
-_REQUESTERS_FROM: Final = 3
-"""The version from which the principal that asked for a token is named (KIP-373)."""
 _Described = DescribeDelegationTokenResponse.DescribedDelegationToken
 _OWN: Final = ByHandler("none; the token's owner and its renewers")
 _DESCRIBE: Final = ByHandler(
@@ -54,6 +52,7 @@ _DESCRIBE: Final = ByHandler(
     CreateDelegationTokenRequest,
     right=ByHandler("CREATE_TOKENS on the user, for another owner"),
     forwarded=True,
+    notes={3: "owners other than the requester (KIP-373)"},
 )
 def create_delegation_token(
     ctx: Context, request: CreateDelegationTokenRequest
@@ -93,7 +92,12 @@ def expire_delegation_token(
     return ctx.controller.send(request, ctx.requester())
 
 
-@handles(DescribeDelegationTokenRequest, right=_DESCRIBE, listener="broker")
+@handles(
+    DescribeDelegationTokenRequest,
+    right=_DESCRIBE,
+    listener="broker",
+    notes={3: "requesters (KIP-373)"},
+)
 def describe_delegation_token(
     ctx: Context, request: DescribeDelegationTokenRequest
 ) -> DescribeDelegationTokenResponse:
@@ -140,7 +144,7 @@ def _may_use_tokens(ctx: Context) -> bool:
 
 
 def _names_requesters(ctx: Context) -> bool:
-    return ctx.api_version >= _REQUESTERS_FROM
+    return ctx.api_version >= 3
 
 
 def _without_requester(answer: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.fetch import FetchRequest
-from ottla.protocol.fetch_values import FetchAnswer, read_fetch, write_fetch
+from ottla.protocol.fetch_values import FetchAnswer, FetchedPartition, read_fetch, write_fetch
 from ottla.purgatory.pending import Pending
 from ottla.replication.delayed_fetch import DelayedFetch
 from ottla.security.acl import CLUSTER_NAME, Operation, ResourceType
@@ -34,9 +34,11 @@ if TYPE_CHECKING:
 _LOG_END: Final = FetchIsolation.LOG_END  # an enum's members are found slowly
 
 
-def fail_request(_request: FetchValues, error: KafkaError, _version: int) -> FetchAnswer:
-    """Return the response of a fetch that failed as a whole."""
-    return FetchAnswer(int(error.code), 0, ())
+def fail_request(request: FetchValues, error: KafkaError, version: int) -> FetchAnswer:
+    """Return the response of a fetch that failed as a whole; each partition's before version 7."""
+    code = int(error.code)
+    keys = request.partitions if version < 7 else ()
+    return FetchAnswer(code, 0, [FetchedPartition(key, code, aborted=()) for key in keys])
 
 
 @handles(
@@ -44,6 +46,16 @@ def fail_request(_request: FetchValues, error: KafkaError, _version: int) -> Fet
     right=ByHandler("CLUSTER_ACTION on the cluster for followers, else READ on each topic"),
     form=Form(read_fetch, write_fetch, fail_request),
     listener="broker",
+    notes={
+        7: "sessions (KIP-227)",
+        9: "leader epochs are checked (KIP-320)",
+        11: "the nearest replica (KIP-392)",
+        12: "diverging epochs (KIP-595)",
+        13: "topic ids (KIP-516)",
+        15: "broker epochs (KIP-903)",
+        16: "leaders of partitions that moved (KIP-951)",
+        18: "high watermarks of followers (KIP-1166)",
+    },
 )
 def fetch(ctx: Context, request: FetchValues) -> FetchAnswer | Pending[FetchAnswer]:
     """Answer at once with min_bytes, after an error, or when the client does not wait."""

@@ -38,6 +38,12 @@ def _name(ctx: Context, topic: Any) -> str | None:
 @handles(
     OffsetCommitRequest,
     right=(_READ, Each(Operation.READ, _TOPIC, "topics", _name, "first")),
+    notes={
+        6: "leader epochs (KIP-320)",
+        7: "static members (KIP-345)",
+        9: "consumer groups (KIP-848)",
+        10: "topic ids (KIP-516)",
+    },
 )
 def offset_commit(ctx: Context, request: OffsetCommitRequest) -> Pending[OffsetCommitResponse]:
     """Commit a group's offsets."""
@@ -51,6 +57,10 @@ def offset_commit(ctx: Context, request: OffsetCommitRequest) -> Pending[OffsetC
         _READ,
         Each(Operation.READ, _TOPIC, "topics", "name", "first"),
     ),
+    notes={
+        3: "checks the member (KIP-447)",
+        5: "adds the group to the transaction (KIP-890)",
+    },
 )
 def txn_offset_commit(
     ctx: Context, request: TxnOffsetCommitRequest
@@ -125,7 +135,17 @@ def _unfetched(topic: Any) -> _Fetched:
     )
 
 
-@handles(OffsetFetchRequest, right=_may_fetch)
+@handles(
+    OffsetFetchRequest,
+    right=_may_fetch,
+    notes={
+        2: "all topics; an error of the whole request",
+        7: "waits for open transactions (KIP-447)",
+        8: "many groups",
+        9: "checks members of consumer groups (KIP-848)",
+        10: "topic ids (KIP-516)",
+    },
+)
 def offset_fetch(ctx: Context, request: OffsetFetchRequest) -> Pending[OffsetFetchResponse]:
     """Return groups' committed offsets."""
     return ctx.broker.groups.offset_fetch(request, _context(ctx))

@@ -139,7 +139,15 @@ def _may_find(ctx: Context, request: FindCoordinatorRequest) -> Decision | None:
     )
 
 
-@handles(FindCoordinatorRequest, right=_may_find)
+@handles(
+    FindCoordinatorRequest,
+    right=_may_find,
+    notes={
+        1: "transactional ids",
+        4: "many keys (KIP-699)",
+        6: "share groups (KIP-932)",
+    },
+)
 def find_coordinator(ctx: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     """Name the broker that coordinates each group; v4 many of them (KIP-699), v6 share groups."""
     if ctx.api_version >= 4:
@@ -203,7 +211,16 @@ def _not_found(key: str, code: ErrorCode, text: str | None) -> Coordinator:
     )
 
 
-@handles(JoinGroupRequest, right=MEMBER)
+@handles(
+    JoinGroupRequest,
+    right=MEMBER,
+    notes={
+        4: "a first join only names the member (KIP-394)",
+        5: "static members (KIP-345)",
+        7: "the protocol type (KIP-559)",
+        9: "a static leader may keep the assignment (KIP-814)",
+    },
+)
 def join_group(ctx: Context, request: JoinGroupRequest) -> Pending[JoinGroupResponse]:
     """Join a group or its next generation; answered at the end of the join phase."""
     return ctx.broker.groups.join_group(request, group_context(ctx))
@@ -218,19 +235,34 @@ def _may_sync(ctx: Context, request: SyncGroupRequest) -> Decision | None:
     return MEMBER(ctx, request)
 
 
-@handles(SyncGroupRequest, right=_may_sync)
+@handles(
+    SyncGroupRequest,
+    right=_may_sync,
+    notes={
+        3: "static members (KIP-345)",
+        5: "protocol type and name are checked (KIP-559)",
+    },
+)
 def sync_group(ctx: Context, request: SyncGroupRequest) -> Pending[SyncGroupResponse]:
     """Submit (leader) or wait for the assignment of this generation."""
     return ctx.broker.groups.sync_group(request, group_context(ctx))
 
 
-@handles(HeartbeatRequest, right=MEMBER)
+@handles(
+    HeartbeatRequest,
+    right=MEMBER,
+    notes={3: "static members (KIP-345)"},
+)
 def heartbeat(ctx: Context, request: HeartbeatRequest) -> Pending[HeartbeatResponse]:
     """Keep a member's session alive and report a rebalance."""
     return ctx.broker.groups.heartbeat(request, group_context(ctx))
 
 
-@handles(LeaveGroupRequest, right=MEMBER)
+@handles(
+    LeaveGroupRequest,
+    right=MEMBER,
+    notes={3: "several members (KIP-345)"},
+)
 def leave_group(ctx: Context, request: LeaveGroupRequest) -> Pending[LeaveGroupResponse]:
     """Remove members."""
     return ctx.broker.groups.leave_group(request, group_context(ctx))
@@ -252,7 +284,14 @@ def _may_list(ctx: Context, request: ListGroupsRequest) -> Reduced | None:
     return Reduced(request, finish)
 
 
-@handles(ListGroupsRequest, right=_may_list)
+@handles(
+    ListGroupsRequest,
+    right=_may_list,
+    notes={
+        4: "states",
+        5: "types (KIP-848)",
+    },
+)
 def list_groups(ctx: Context, request: ListGroupsRequest) -> Pending[ListGroupsResponse]:
     """List the groups of this coordinator."""
     return ctx.broker.groups.list_groups(request, group_context(ctx))
@@ -261,6 +300,11 @@ def list_groups(ctx: Context, request: ListGroupsRequest) -> Pending[ListGroupsR
 @handles(
     DescribeGroupsRequest,
     right=Each(Operation.DESCRIBE, ResourceType.GROUP, "groups", order="first", has_text=False),
+    notes={
+        3: "authorized operations (KIP-430)",
+        4: "static members (KIP-345)",
+        6: "an error for groups that do not exist",
+    },
 )
 def describe_groups(
     ctx: Context, request: DescribeGroupsRequest

@@ -26,12 +26,24 @@ if TYPE_CHECKING:
     from ottla.types import Uuid
 
 BrokerResponse = MetadataResponse.MetadataResponseBroker
-_TOPIC_IDS_FROM = 12
 _INVALID = ErrorCode.INVALID_TOPIC_EXCEPTION
 _WITHOUT_OPERATIONS = {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 
 
-@handles(MetadataRequest, right=ByHandler("DESCRIBE on each topic"), form=FORM)
+@handles(
+    MetadataRequest,
+    right=ByHandler("DESCRIBE on each topic"),
+    form=FORM,
+    notes={
+        1: "lists all replicas, also unreachable ones",
+        4: "topic creation is the client's choice",
+        6: "LISTENER_NOT_FOUND, before that LEADER_NOT_AVAILABLE",
+        8: "authorized operations (KIP-430)",
+        10: "topic ids in responses",
+        12: "topics by id (KIP-516)",
+        13: "an error of the whole request",
+    },
+)
 def metadata(
     ctx: Context, request: MetadataRequest
 ) -> MetadataResponse | EncodedTopics | Pending[EncodedTopics]:
@@ -64,7 +76,7 @@ def _why_refused(request: MetadataRequest, version: int) -> ErrorCode | None:
     """
     has_ids = any(one.topic_id for one in request.topics or ())
     has_nulls = any(one.name is None for one in request.topics or ())
-    if version < _TOPIC_IDS_FROM:
+    if version < 12:
         return ErrorCode.INVALID_REQUEST if has_ids or has_nulls else None
     return ErrorCode.UNKNOWN_SERVER_ERROR if has_nulls and not has_ids else None
 

@@ -39,8 +39,6 @@ PARTITIONS_AT_ONCE: Final = 32
 """Partitions encoded by one call, at 10 to 20 µs each."""
 _MAX_ENCODED: Final = 8
 """Listeners and versions for which a topic keeps its bytes."""
-_NO_LISTENER_FROM = 6
-_WHOLE_LISTS_FROM = 1
 _FLEXIBLE_FROM = 9
 _LENGTH = struct.Struct(">i")
 
@@ -167,7 +165,7 @@ def _encode(ctx: Context, topic: TopicImage, bits: int) -> Work[bytes]:
 def _describe(ctx: Context, index: int, partition: PartitionRegistration) -> PartitionResponse:
     view = view_of(ctx.broker.image.cluster.brokers, partition, ctx.listener_name)
     code = view.code
-    if code is ErrorCode.LISTENER_NOT_FOUND and ctx.api_version < _NO_LISTENER_FROM:
+    if code is ErrorCode.LISTENER_NOT_FOUND and ctx.api_version < 6:
         code = ErrorCode.LEADER_NOT_AVAILABLE
     described = PartitionResponse(
         error_code=int(code),
@@ -178,7 +176,7 @@ def _describe(ctx: Context, index: int, partition: PartitionRegistration) -> Par
         isr_nodes=list(partition.isr),
         offline_replicas=view.offline_replicas,
     )
-    if ctx.api_version < _WHOLE_LISTS_FROM:
+    if ctx.api_version < 1:
         _omit_unreachable(ctx, described)
     return described
 

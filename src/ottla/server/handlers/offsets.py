@@ -47,15 +47,24 @@ _LOWEST_VERSION_OF = {
     EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
 }
 _CONSUMER, _DEBUG_REPLICA = -1, -2
-_FIRST_VERSION_WITH_EPOCHS = 4
-_FIRST_VERSION_WITH_UNAVAILABLE_OFFSETS = 5
 TopicResponse = ListOffsetsResponse.ListOffsetsTopicResponse
 PartitionResponse = TopicResponse.ListOffsetsPartitionResponse
 EpochTopicResult = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
 EpochEndOffset = EpochTopicResult.EpochEndOffset
 
 
-@handles(ListOffsetsRequest, right=Each(Operation.DESCRIBE, ResourceType.TOPIC, "topics", "name"))
+@handles(
+    ListOffsetsRequest,
+    right=Each(Operation.DESCRIBE, ResourceType.TOPIC, "topics", "name"),
+    notes={
+        4: "leader epochs (KIP-320)",
+        5: "OFFSET_NOT_AVAILABLE, before that LEADER_NOT_AVAILABLE (KIP-207)",
+        7: "the largest timestamp (KIP-734)",
+        8: "the earliest local offset",
+        9: "the last tiered offset",
+        11: "the earliest offset not yet tiered",
+    },
+)
 def list_offsets(ctx: Context, request: ListOffsetsRequest) -> Pending[ListOffsetsResponse]:
     """Find offsets by timestamp or by the special timestamps -1 to -6.
 
@@ -149,13 +158,10 @@ def _list_partition(
             partition.check_epoch(requested.current_leader_epoch)
         timestamp, offset, epoch = _find(partition, request, requested.timestamp)
     except KafkaError as error:
-        if (
-            error.code is ErrorCode.OFFSET_NOT_AVAILABLE
-            and ctx.api_version < _FIRST_VERSION_WITH_UNAVAILABLE_OFFSETS
-        ):
+        if error.code is ErrorCode.OFFSET_NOT_AVAILABLE and ctx.api_version < 5:
             return _unknown(index, ErrorCode.LEADER_NOT_AVAILABLE)
         return _unknown(index, error.code)
-    if ctx.api_version < _FIRST_VERSION_WITH_EPOCHS:
+    if ctx.api_version < 4:
         epoch = -1  # the field is absent there, and not ignorable
     return PartitionResponse(
         partition_index=index, timestamp=timestamp, offset=offset, leader_epoch=epoch
@@ -218,7 +224,10 @@ def _may_find_epochs(ctx: Context, request: OffsetForLeaderEpochRequest) -> Deci
     return Each(Operation.DESCRIBE, ResourceType.TOPIC, "topics", "topic")(ctx, request)
 
 
-@handles(OffsetForLeaderEpochRequest, right=_may_find_epochs)
+@handles(
+    OffsetForLeaderEpochRequest,
+    right=_may_find_epochs,
+)
 def offset_for_leader_epoch(
     ctx: Context, request: OffsetForLeaderEpochRequest
 ) -> Pending[OffsetForLeaderEpochResponse]:

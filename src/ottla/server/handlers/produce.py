@@ -75,6 +75,15 @@ class _Later(NamedTuple):
     ProduceRequest,
     right=may_produce,
     form=Form(read_produce, write_produce, fail_request),
+    notes={
+        5: "log start offsets",
+        7: "zstd",
+        8: "errors of single records",
+        10: "leaders of partitions that moved (KIP-951)",
+        11: "transactions of partitions not added are refused (KIP-890)",
+        12: "adds partitions to the transaction (KIP-890)",
+        13: "topic ids (KIP-516)",
+    },
 )
 def produce(
     ctx: Context, request: ProduceValues

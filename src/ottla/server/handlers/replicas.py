@@ -54,6 +54,7 @@ def assign_replicas_to_dirs(
     right=Right(Operation.ALTER),
     forwarded=True,
     form=codec_form(ElectLeadersRequest, errors_in_items="1-2"),
+    notes={1: "unclean elections; an error of the whole request (KIP-460)"},
 )
 def elect_leaders(ctx: Context, request: ElectLeadersRequest) -> Pending[ElectLeadersResponse]:
     """Elect preferred or unclean leaders (KIP-460)."""

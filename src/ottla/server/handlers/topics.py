@@ -55,7 +55,17 @@ def _may_create(ctx: Context, request: CreateTopicsRequest) -> Decision:
     return Reduced(request if decision is None else decision.request, finish)
 
 
-@handles(CreateTopicsRequest, right=_may_create, forwarded=True, refused_over_quota_from=6)
+@handles(
+    CreateTopicsRequest,
+    right=_may_create,
+    forwarded=True,
+    refused_over_quota_from=6,
+    notes={
+        5: "the resulting settings",
+        6: "over the mutation quota refused (KIP-599)",
+        7: "topic ids (KIP-516)",
+    },
+)
 def create_topics(ctx: Context, request: CreateTopicsRequest) -> Pending[CreateTopicsResponse]:
     """Create topics; answered when they are committed and have a leader."""
     return ctx.controller.send(request, ctx.requester())
@@ -103,7 +113,16 @@ def _may_delete(ctx: Context, request: DeleteTopicsRequest) -> Decision | None:
     return cut(ctx, request, "topics", is_left, refuse_topic)
 
 
-@handles(DeleteTopicsRequest, right=_may_delete, forwarded=True, refused_over_quota_from=5)
+@handles(
+    DeleteTopicsRequest,
+    right=_may_delete,
+    forwarded=True,
+    refused_over_quota_from=5,
+    notes={
+        5: "over the mutation quota refused (KIP-599)",
+        6: "topics by id (KIP-516)",
+    },
+)
 def delete_topics(ctx: Context, request: DeleteTopicsRequest) -> Pending[DeleteTopicsResponse]:
     """Delete topics by name; v6 by name or id (KIP-516)."""
     return ctx.controller.send(request, ctx.requester())
@@ -114,6 +133,7 @@ def delete_topics(ctx: Context, request: DeleteTopicsRequest) -> Pending[DeleteT
     right=Each(Operation.ALTER, ResourceType.TOPIC, "topics", "name", has_text=False),
     forwarded=True,
     refused_over_quota_from=3,
+    notes={3: "over the mutation quota refused (KIP-599)"},
 )
 def create_partitions(
     ctx: Context, request: CreatePartitionsRequest

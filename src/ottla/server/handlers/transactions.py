@@ -40,10 +40,6 @@ if TYPE_CHECKING:
 _ID: Final = ResourceType.TRANSACTIONAL_ID
 _WRITE: Final = Right(Operation.WRITE, _ID, "transactional_id")
 _NO_EPOCH: Final = -1
-_BATCHED_FROM: Final = 4
-"""The first version of AddPartitionsToTxn that brokers send, for many transactions."""
-_EPOCH_BUMP_FROM: Final = 5
-"""The first version of EndTxn whose clients know transaction version 2."""
 _FENCED_FROM: Final = {InitProducerIdRequest: 4, AddPartitionsToTxnRequest: 2, EndTxnRequest: 2}
 _TV_0, _TV_2 = 0, 2
 _Transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
@@ -72,7 +68,14 @@ def _may_init(ctx: Context, request: InitProducerIdRequest) -> None:
         raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
-@handles(InitProducerIdRequest, right=_may_init)
+@handles(
+    InitProducerIdRequest,
+    right=_may_init,
+    notes={
+        3: "the next epoch of a producer (KIP-360)",
+        4: "PRODUCER_FENCED (KIP-588)",
+    },
+)
 def init_producer_id(
     ctx: Context, request: InitProducerIdRequest
 ) -> InitProducerIdResponse | Pending[InitProducerIdResponse]:
@@ -145,12 +148,19 @@ def _may_add(ctx: Context, request: AddPartitionsToTxnRequest) -> Decision | Non
     return Denied(response)
 
 
-@handles(AddPartitionsToTxnRequest, right=_may_add)
+@handles(
+    AddPartitionsToTxnRequest,
+    right=_may_add,
+    notes={
+        2: "PRODUCER_FENCED (KIP-588)",
+        4: "of brokers: many transactions, also only to verify (KIP-890)",
+    },
+)
 def add_partitions_to_txn(
     ctx: Context, request: AddPartitionsToTxnRequest
 ) -> Pending[AddPartitionsToTxnResponse]:
     """Add partitions to transactions, or verify that they belong to them."""
-    if ctx.api_version >= _BATCHED_FROM:
+    if ctx.api_version >= 4:
         return ctx.broker.transaction_partitions.answer(request)
     transaction = _Transaction(
         transactional_id=request.v3_and_below_transactional_id,
@@ -172,7 +182,9 @@ def add_partitions_to_txn(
 
 
 @handles(
-    AddOffsetsToTxnRequest, right=(_WRITE, Right(Operation.READ, ResourceType.GROUP, "group_id"))
+    AddOffsetsToTxnRequest,
+    right=(_WRITE, Right(Operation.READ, ResourceType.GROUP, "group_id")),
+    notes={2: "PRODUCER_FENCED (KIP-588)"},
 )
 def add_offsets_to_txn(
     ctx: Context, request: AddOffsetsToTxnRequest
@@ -190,13 +202,20 @@ def add_offsets_to_txn(
     )
 
 
-@handles(EndTxnRequest, right=_WRITE)
+@handles(
+    EndTxnRequest,
+    right=_WRITE,
+    notes={
+        2: "PRODUCER_FENCED (KIP-588)",
+        5: "the next epoch of the producer (KIP-890)",
+    },
+)
 def end_txn(ctx: Context, request: EndTxnRequest) -> Pending[EndTxnResponse]:
     """Commit or abort a transaction; answered once the decision is committed."""
     end = EndRequest(
         ProducerKey(request.producer_id, request.producer_epoch),
         request.committed,
-        _TV_2 if ctx.api_version >= _EPOCH_BUMP_FROM else _TV_0,
+        _TV_2 if ctx.api_version >= 5 else _TV_0,
     )
 
     def response(done: Outcome) -> EndTxnResponse:

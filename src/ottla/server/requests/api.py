@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cache, partial, wraps
 from importlib import import_module
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 from ottla.errors import KafkaError, TooManyElements
@@ -111,13 +112,15 @@ class Api:
     """Whether request quotas delay it; between nodes that would harm the whole cluster."""
     refused_over_quota_from: int
     """The version from which too many mutations are refused, not only throttled (KIP-599)."""
+    notes: Mapping[int, str]
+    """By version, what it brought for the handler; the schema has the fields."""
 
 
 _registry: dict[tuple[int, str], Api] = {}
 """By key and kind of listener."""
 
 
-def handles(
+def handles(  # noqa: PLR0913 - the whole declaration of an API
     request: type[Request],
     *,
     right: Check | tuple[Check, ...],
@@ -125,6 +128,7 @@ def handles(
     forwarded: bool = False,
     throttled: bool = True,
     refused_over_quota_from: int = 0,
+    notes: Mapping[int, str] = MappingProxyType({}),
     form: Form | None = None,
     listener: str | None = None,
 ) -> Callable[[Handler], Handler]:
@@ -152,6 +156,7 @@ def handles(
             forwarded,
             throttled,
             refused_over_quota_from,
+            notes,
         )
         for kind in request.api_listeners if listener is None else (listener,):
             _registry[key, kind] = api

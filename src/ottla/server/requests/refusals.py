@@ -46,8 +46,8 @@ class _Shape(NamedTuple):
     constants: dict[str, Any]
     codes: tuple[str, ...]
     text: str | None
-    keys: tuple[tuple[str, str | None], ...]
-    """A field of the result, and that of the element; None where the element is its own name."""
+    keys: tuple[tuple[str, str | None, bool], ...]
+    """A field of the result, that of the element (None: its own name), whether it may be null."""
     lists: tuple[tuple[str, str | None, _Shape | None], ...]
     """A list of the result, and that of the element from which it is made; None: it is empty."""
 
@@ -58,8 +58,9 @@ class _Shape(NamedTuple):
             values[name] = code
         if self.text is not None:
             values[self.text] = text
-        for name, source in self.keys:
-            values[name] = element if source is None else getattr(element, source)
+        for name, source, is_nullable in self.keys:
+            value = element if source is None else getattr(element, source)
+            values[name] = "" if value is None and not is_nullable else value
         for name, source, shape in self.lists:
             named = () if source is None else getattr(element, source) or ()
             values[name] = [] if shape is None else [shape.fill(one, code, text) for one in named]
@@ -147,15 +148,16 @@ def _pairs(result: StructMeta, source: StructMeta, version: int) -> list[tuple[s
 def _shape(result: StructMeta, source: StructMeta | None, version: int) -> _Shape:
     fields = _present(result, version)
     names = {field.name: field for field in _present(source, version)} if source else {}
-    keys: list[tuple[str, str | None]] = []
+    keys: list[tuple[str, str | None, bool]] = []
     for field in fields:
         if field.name in _KEYS and not field.is_array:
+            is_nullable = version in field.nullable
             if source is None:
-                keys.append((field.name, None))
+                keys.append((field.name, None, is_nullable))
                 break
             known = next((one for one in (field.name, *_KEYS[field.name]) if one in names), None)
             if known is not None:
-                keys.append((field.name, known))
+                keys.append((field.name, known, is_nullable))
     codes = tuple(field.name for field in fields if field.name in _CODES)
     lists: dict[str, tuple[str | None, _Shape | None]] = {
         field.name: (None, None) for field in fields if field.is_array

@@ -6,7 +6,7 @@ Kafka: KafkaApis.{handleAcknowledgements, validateAcknowledgementBatches}.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.purgatory.pending import Steps
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from ottla.purgatory.pending import Pending
     from ottla.server.requests.context import Context
-
-_RENEW_FROM: Final = 2
 
 
 def check_member(group_id: str | None, member_id: str | None) -> tuple[str, str]:
@@ -51,7 +49,7 @@ def acknowledge_all(
     ctx: Context, group_id: str, member_id: str, request: Any
 ) -> Pending[dict[TopicIdPartition, KafkaError | None]]:
     """Apply all acknowledgements of a request; the result has an error or None for each."""
-    can_renew = ctx.api_version >= _RENEW_FROM and request.is_renew_ack
+    can_renew = ctx.api_version >= 2 and request.is_renew_ack
     results: dict[TopicIdPartition, KafkaError | None] = {}
     answer: Steps[dict[TopicIdPartition, KafkaError | None]] = Steps(lambda: results)
 
@@ -89,7 +87,7 @@ def _requested(topics: Iterable[Any]) -> Mapping[TopicIdPartition, list[Acknowle
 
 def _is_valid(ctx: Context, batches: list[Acknowledgement], *, can_renew: bool) -> bool:
     """Whether batches are in order, with one type or one for each offset, all known."""
-    highest = AcknowledgeType.RENEW if ctx.api_version >= _RENEW_FROM else AcknowledgeType.REJECT
+    highest = AcknowledgeType.RENEW if ctx.api_version >= 2 else AcknowledgeType.REJECT
     end = -1
     for one in batches:
         count = one.last_offset - one.first_offset + 1

@@ -52,7 +52,6 @@ AcknowledgedPartition = AcknowledgedTopic.PartitionData
 _LED_ELSEWHERE: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 _READ: Final = (MEMBER, ByHandler("READ on each topic"))
 _STRICT: Final = 1
-_RENEW_FROM: Final = 2
 
 
 def _check_enabled(ctx: Context) -> None:
@@ -73,7 +72,12 @@ def _failed_fetch(code: ErrorCode) -> ShareFetchResponse:
     )
 
 
-@handles(ShareFetchRequest, right=_READ, is_enabled=is_enabled)
+@handles(
+    ShareFetchRequest,
+    right=_READ,
+    is_enabled=is_enabled,
+    notes={2: "renewal of locks (KIP-1222); strict limits of records"},
+)
 def share_fetch(
     ctx: Context, request: ShareFetchRequest
 ) -> ShareFetchResponse | Pending[ShareFetchResponse]:
@@ -108,7 +112,7 @@ def share_fetch(
 
 def _check_renewal(ctx: Context, request: ShareFetchRequest) -> None:
     """Raise INVALID_REQUEST for a renewal of locks that also fetches."""
-    if ctx.api_version < _RENEW_FROM or not request.is_renew_ack:
+    if ctx.api_version < 2 or not request.is_renew_ack:
         return
     names = {
         "max_bytes": "maxBytes",
@@ -166,7 +170,7 @@ def _fetch(
     ctx: Context, request: ShareFetchRequest, session: ShareSession
 ) -> Pending[dict[Any, FetchedRecords]]:
     """Acquire records of the session's partitions; none where the request ends the session."""
-    is_renewal = ctx.api_version >= _RENEW_FROM and request.is_renew_ack
+    is_renewal = ctx.api_version >= 2 and request.is_renew_ack
     if request.share_session_epoch == FINAL_EPOCH or is_renewal:
         return Pending.of({})
     broker = ctx.broker
@@ -320,7 +324,12 @@ def _endpoints(ctx: Context, leaders: set[int], endpoint: type[Any]) -> list[Any
 # -------------------------------------------------------------------- ShareAcknowledge
 
 
-@handles(ShareAcknowledgeRequest, right=_READ, is_enabled=is_enabled)
+@handles(
+    ShareAcknowledgeRequest,
+    right=_READ,
+    is_enabled=is_enabled,
+    notes={2: "renewal of locks (KIP-1222)"},
+)
 def share_acknowledge(
     ctx: Context, request: ShareAcknowledgeRequest
 ) -> ShareAcknowledgeResponse | Pending[ShareAcknowledgeResponse]:
