@@ -51,7 +51,7 @@ def test_keys_are_copied_and_values_are_not() -> None:
 
 
 def test_names_of_several_parts_are_copied() -> None:
-    """The entity of a quota, but not its changes; the text stands beside the code."""
+    """The entity of a quota, but not its changes; the text goes with the code."""
     entry = AlterClientQuotasRequest.EntryData
     entity = [entry.EntityData(entity_type="user", entity_name="alice")]
     request = AlterClientQuotasRequest(entries=[entry(entity=entity, ops=[])])
