@@ -64,9 +64,14 @@ def test_lists_in_lists_are_walked() -> None:
     """A marker's topics, whose partitions are plain numbers, by other names in the response."""
     marker = WriteTxnMarkersRequest.WritableTxnMarker
     topic = marker.WritableTxnMarkerTopic(name="t", partition_indexes=[1, 2])
-    (result,) = refused(
-        WriteTxnMarkersRequest(markers=[marker(producer_id=9, topics=[topic])]), ERROR, 1
-    ).markers
+    of_producer = marker(
+        producer_id=9,
+        producer_epoch=0,
+        transaction_result=True,
+        topics=[topic],
+        coordinator_epoch=0,
+    )
+    (result,) = refused(WriteTxnMarkersRequest(markers=[of_producer]), ERROR, 1).markers
     assert result.producer_id == 9
     partitions = [(one.partition_index, one.error_code) for one in result.topics[0].partitions]
     assert partitions == [(1, CODE), (2, CODE)]
@@ -90,6 +95,14 @@ def test_the_text_of_an_unknown_error_is_for_items_alone() -> None:
     error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
     response = refused(ElectLeadersRequest(topic_partitions=[]), error, 1)
     assert response.error_code == error.code
-    request = CreateAclsRequest(creations=[CreateAclsRequest.AclCreation()])
+    creation = CreateAclsRequest.AclCreation(
+        resource_type=2,
+        resource_name="t",
+        principal="User:alice",
+        host="*",
+        operation=3,
+        permission_type=3,
+    )
+    request = CreateAclsRequest(creations=[creation])
     (result,) = refused(request, error, 1).results
     assert result.error_message == error.message
