@@ -54,6 +54,44 @@ def _with_offsets(
     return world
 
 
+class FaultyWorld(World):
+    """Keeps what was logged as a fault."""
+
+    def _fault(self, error: Exception) -> None:
+        self.faults.append(error)
+
+
+def test_offsets_of_a_deleted_topic_go_with_a_later_pass_where_an_append_is_refused() -> None:
+    """The passes that remove expired offsets look for them, until one finds none."""
+    world = FaultyWorld().elect()
+    interval_ms = world.config.offsets_retention_check_interval_ms
+    for group_id in ("a", "b"):
+        partition = Committed.OffsetCommitRequestPartition(
+            partition_index=0, committed_offset=7, committed_metadata=""
+        )
+        request = OffsetCommitRequest(
+            group_id=group_id,
+            generation_id_or_member_epoch=-1,
+            member_id="",
+            topics=[Committed(name="t", partitions=[partition])],
+        )
+        assert world.coordinator.offset_commit(request, context(8)).done
+    for _ in range(2):
+        world.log.next_error = ErrorCode.NOT_ENOUGH_REPLICAS
+        world.coordinator.on_topics_deleted([("t", Topics.id_of("t"))])
+        world.advance(10)
+        assert _offset_count(world) == 2
+    world.log.next_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    world.advance(interval_ms)
+    assert _offset_count(world) == 2
+    assert len(world.faults) == 3
+    world.advance(interval_ms)
+    assert _offset_count(world) == 0
+    assert world.shard()._deleted_topics
+    world.advance(interval_ms)
+    assert not world.shard()._deleted_topics
+
+
 def _assert_gone(world: World) -> None:
     assert not world.shard().offsets.by_group
     assert max(batch.size for batch in world.log.record_batches(0)) <= BATCH_BYTES

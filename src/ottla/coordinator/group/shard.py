@@ -80,6 +80,8 @@ class GroupShard:
         self.streams = self.groups.streams
         self.share = self.groups.share
         self.offsets = self.groups.offsets
+        self._deleted_topics: dict[tuple[str, Uuid], None] = {}
+        """Whose offsets may not all be gone: an append may have been refused."""
         self.consumer.downgrade = partial(downgrade.after_leave, self.groups)
         serde = RecordSerde(kinds)
         self.encode, self.decode = serde.encode, serde.decode
@@ -168,12 +170,36 @@ class GroupShard:
         self._timers.schedule(EXPIRY_KEY, interval_ms, self._expire, retry_ms=interval_ms)
 
     def _expire(self) -> Result[None]:
+        """Remove expired offsets, and those that deleted topics have left in spite of their sweep.
+
+        A deleted topic is looked for until a whole pass finds no offset of it.
+        """
         self._schedule_expiry()
-        examine = partial(group_admin.expired_of_group, self.groups)
-        return self._sweep(_EXPIRY_SLICE_KEY, self.groups.ids(), examine)
+        group_ids = self.groups.ids()
+        if not group_ids:
+            self._deleted_topics.clear()
+        topics = tuple(self._deleted_topics)
+        by_name = removal.ids_by_name(topics)
+        has_found = False
+
+        def examine(group_id: str) -> tuple[list[CoordinatorRecord], float]:
+            nonlocal has_found
+            records, cost = group_admin.expired_of_group(self.groups, group_id)
+            if topics:
+                tombstones, more_cost = removal.deleted_of_group(self.groups, by_name, group_id)
+                has_found |= bool(tombstones)
+                records += [tombstone for tombstone in tombstones if tombstone not in records]
+                cost += more_cost
+            if group_id == group_ids[-1] and not has_found:
+                for topic in topics:
+                    self._deleted_topics.pop(topic, None)
+            return records, cost
+
+        return self._sweep(_EXPIRY_SLICE_KEY, group_ids, examine)
 
     def delete_topics(self, topics: tuple[tuple[str, Uuid], ...]) -> Result[None]:
         """Delete the offsets of deleted topics, given by name and id."""
+        self._deleted_topics.update(dict.fromkeys(topics))
         ids = removal.ids_by_name(topics)
         examine = partial(removal.deleted_of_group, self.groups, ids)
         group_ids = self.groups.offsets.group_ids()
