@@ -143,6 +143,7 @@ def _outcome(attempt: Callable[[PartitionLog], Any], log: PartitionLog) -> objec
 def _state(log: PartitionLog) -> list[object]:
     """Return everything that an append changes."""
     state = log.producer_state
+    snapshots = state.unflushed_snapshots
     return [
         {key: entry.as_tuple() for key, entry in state.producers.items()},
         state.transactions.open,
@@ -156,10 +157,7 @@ def _state(log: PartitionLog) -> list[object]:
         log.last_stable_offset,
         [(one.epoch, one.start_offset) for one in log.leader_epochs.entries],
         [list(segment.transaction_index.entries()) for segment in log.segments],
-        {
-            offset: entries and [entry.as_tuple() for entry in entries]
-            for offset, entries in state.unflushed_snapshots.items()
-        },
+        {offset: [one.as_tuple() for one in snapshots[offset] or ()] for offset in snapshots},
         state.snapshots,
     ]
 

@@ -13,6 +13,7 @@ from ottla.purgatory.timing_wheel import TimingWheel
 from tests.coordinator.harness import MemoryLog, VirtualClock
 
 if TYPE_CHECKING:
+    from ottla.coordinator.runtime import EndTransaction
     from ottla.types import TopicPartition
 
 _LOADING_TURNS = 2_000
@@ -65,6 +66,12 @@ class World:
     def leader_of(self, _partition: TopicPartition) -> int:
         """Return the broker that leads a partition with data."""
         return self.leaders
+
+    def write_own_markers(
+        self, _broker_id: int, _end: EndTransaction, partitions: list[TopicPartition]
+    ) -> list[TopicPartition]:
+        """Need a request for all of them."""
+        return partitions
 
     def send_markers(
         self, broker_id: int, request: WriteTxnMarkersRequest

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ottla.coordinator.runtime import EndTransaction
 from ottla.coordinator.runtime.log import TransactionSupport
 from ottla.coordinator.transaction.decisions import ProducerKey
 from ottla.errors import ErrorCode, KafkaError
@@ -43,17 +44,29 @@ class World:
         self.timer = TimingWheel(self.clock.monotonic_ms())
         self.asked: list[tuple[AddPartitionsToTxnRequest, Pending[Any]]] = []
         self.guards: dict[int, Verification] = {}
+        self.added: Pending[ErrorCode] | None = None
+        """The answer of a coordinator on this broker."""
+        self.added_count = 0
         config = SimpleNamespace(
             transaction_partition_verification_enable=True,
             add_partitions_to_txn_retry_backoff_ms=RETRY_MS,
             add_partitions_to_txn_retry_backoff_max_ms=MAX_RETRY_MS,
         )
-        channel: Any = SimpleNamespace(leader_of=lambda _partition: 1, send=self._send)
+        channel: Any = SimpleNamespace(
+            leader_of=lambda _partition: 1,
+            add_own_partitions=self._add_own,
+            send=self._send,
+        )
         owner = TopicPartition("__transaction_state", 0)
         settings: Callable[[], Any] = lambda: config  # noqa: E731 - a stand-in
         self.verification = TransactionVerification(
             channel, lambda _name: owner, self.timer, self.clock, settings
         )
+
+    def _add_own(self, *_: object) -> Pending[ErrorCode] | None:
+        if self.added is not None:
+            self.added_count += 1
+        return self.added
 
     def _send(self, _broker_id: int, request: AddPartitionsToTxnRequest) -> Pending[Any]:
         answer: Pending[Any] = Pending()
@@ -132,6 +145,28 @@ def test_only_what_waits_for_the_previous_transaction_is_asked_for_again() -> No
     assert world.verification.failed_count == 4
 
 
+@pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.PRODUCER_FENCED])
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_coordinator_on_this_broker_is_asked_once_and_without_a_request(
+    code: ErrorCode, *, is_late: bool
+) -> None:
+    """Also where its answer waits for replicas, or refuses: the partitions then wait for it."""
+    world = World()
+    world.added = Pending() if is_late else Pending.of(code)
+    partitions = [TopicPartition("a", 0), TopicPartition("a", 1)]
+    is_added = world.verification.add_at_once("t", PRODUCER, partitions)
+    assert is_added == (code is ErrorCode.NONE and not is_late)
+    if not is_added:
+        begun = [world.begin(0), world.begin(1)]
+        world.verification.send()
+        world.added.complete(code)
+        if code is ErrorCode.NONE:
+            assert [one.value for one in begun] == [world.guards[0], world.guards[1]]
+        else:
+            assert {_code(one) for one in begun} == {ErrorCode.INVALID_PRODUCER_EPOCH}
+    assert (world.added_count, world.asked) == (1, [])
+
+
 class Leader:
     """The state of a leader whose followers have not fetched yet."""
 
@@ -160,7 +195,7 @@ class Markers:
         flushes = SimpleNamespace(
             wait_for_overdue=lambda: {TopicPartition("a", 0): self.flush},
         )
-        replicas: Any = SimpleNamespace(
+        self.replicas: Any = SimpleNamespace(
             find=lambda _topic, index: index,
             append=self._append,
             overdue_flushes=self.overdue,
@@ -168,7 +203,7 @@ class Markers:
         )
         self._leader = leader
         self._writer = MarkerWriter(
-            replicas,
+            self.replicas,
             Worker(self.turns.append, max_steps=4),
             {},
             Expiries(self.timer),
@@ -182,6 +217,14 @@ class Markers:
         self.written.append(index)
         return SimpleNamespace(last_offset=0), self._leader
 
+    def write_own(self, partitions: list[Any]) -> list[int]:
+        """Write markers without a request; return the partitions that need one."""
+        names = [TopicPartition("a", index) for index in range(len(partitions))]
+        found = dict(zip(names, partitions, strict=True))
+        self.replicas.find = lambda *at: found[TopicPartition(*at)]
+        end = EndTransaction(1, 1, 0, committed=True, transaction_version=2)
+        return [at.partition for at in self._writer.write_own(end, names)]
+
     def write(self, count: int = 2) -> Pending[Any]:
         """Write the markers of one transaction."""
         marker = WriteTxnMarkersRequest.WritableTxnMarker
@@ -193,6 +236,22 @@ class Markers:
 
 def _codes(answer: Pending[Any]) -> list[int]:
     return [one.error_code for one in answer.value.markers[0].topics[0].partitions]
+
+
+def test_markers_that_are_committed_at_once_need_no_request() -> None:
+    """Those that wait for replicas or a flush, that are refused, or of no partition here do."""
+
+    def partition(end_offset: int = 0, leading: object = None) -> Any:
+        config = SimpleNamespace(flush_messages=10)
+        log = SimpleNamespace(log_end_offset=end_offset, recovery_point=0, config=config)
+        return SimpleNamespace(log=log, leading=leading)
+
+    markers = Markers()
+    partitions = [partition(), partition(9), partition(leading=Leader()), None, partition(8)]
+    assert markers.write_own(partitions) == [1, 2, 3]
+    assert markers.written == [partitions[0], partitions[4]]
+    markers.overdue.append("a-0")
+    assert markers.write_own([partition()]) == [0]
 
 
 def test_a_marker_is_acknowledged_once_it_is_flushed_where_flush_messages_says_so() -> None:

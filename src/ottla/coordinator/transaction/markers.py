@@ -12,6 +12,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final, Protocol
 
+from ottla.coordinator.runtime.result import EndTransaction
 from ottla.coordinator.transaction.state import Transaction, TransactionState
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
@@ -44,6 +45,11 @@ class MarkerChannel(Protocol):
     def leader_of(self, partition: TopicPartition) -> int | None:
         """Return the broker that leads a partition, NO_LEADER, or None without such a partition."""
 
+    def write_own_markers(
+        self, broker_id: int, end: EndTransaction, partitions: list[TopicPartition]
+    ) -> list[TopicPartition]:
+        """Write markers that are committed at once; return the partitions that need a request."""
+
     def send_markers(
         self, broker_id: int, request: WriteTxnMarkersRequest
     ) -> Pending[WriteTxnMarkersResponse]:
@@ -60,6 +66,18 @@ class Sending:
         self.coordinator_epoch = coordinator_epoch
         self.transaction = transaction
         self.remaining = set(transaction.partitions)
+
+    @property
+    def end(self) -> EndTransaction:
+        """The decision, as this broker writes it."""
+        transaction = self.transaction
+        return EndTransaction(
+            transaction.producer_id,
+            transaction.producer_epoch,
+            self.coordinator_epoch,
+            transaction.state is TransactionState.PREPARE_COMMIT,
+            transaction.client_version,
+        )
 
     def marker(self, partitions: Iterable[TopicPartition]) -> _Marker:
         """Return the marker for some of the partitions."""
@@ -162,6 +180,7 @@ class Markers:
             return
         self._in_flight[broker_id] = {}
         taken = self._in_flight[broker_id] = self._take_from(queue, broker_id)
+        self._write_own(broker_id, taken)
         if not taken:
             del self._in_flight[broker_id]
             self._send_soon(broker_id)
@@ -182,6 +201,19 @@ class Markers:
             self._send_soon(broker_id)
         else:
             answer.on_done(lambda done: self._answered_later(broker_id, taken, done))
+
+    def _write_own(self, broker_id: int, taken: dict[Sending, list[TopicPartition]]) -> None:
+        """Write what this broker leads without a request; leave the rest in `taken`."""
+        for sending, partitions in list(taken.items()):
+            rest = self._channel.write_own_markers(broker_id, sending.end, partitions)
+            if rest is partitions:
+                continue
+            if rest:
+                taken[sending] = rest
+            else:
+                del taken[sending]
+            sending.remaining.difference_update(set(partitions).difference(rest))
+            self._maybe_written(sending)
 
     def _send_soon(self, broker_id: int) -> None:
         """Send what is left in another turn."""

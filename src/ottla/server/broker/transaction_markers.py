@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ottla.replication.leader_state import LeaderState
     from ottla.replication.partition import Partition
     from ottla.replication.replica_set import ReplicaSet
+    from ottla.storage.log.partition_log import PartitionLog
 
     _Awaited = tuple["_PartitionResult", LeaderState, int]
 
@@ -142,6 +143,40 @@ class MarkerWriter:
         answer.add(written)
         return answer.begin()
 
+    def write_own(
+        self, end: EndTransaction, partitions: list[TopicPartition]
+    ) -> list[TopicPartition]:
+        """Write markers that are committed at once; return the partitions that need a request.
+
+        These have other replicas, a flush to wait for, a coordinator that writes the marker, or
+        refuse it.
+        """
+        replicas, rest = self._replicas, []
+        encoded = _encoded(end, self._clock.now_ms())
+        for at in partitions:
+            partition = replicas.find(*at)
+            if (
+                partition is None
+                or partition.leading is not None
+                or at.topic in self._participants
+                or replicas.overdue_flushes
+                or _is_flushed_by_next(partition.log)
+            ):
+                rest.append(at)
+                continue
+            try:
+                replicas.append(
+                    partition,
+                    memoryview(bytearray(encoded.batch)),
+                    ACKS_ALL,
+                    encoded.now_ms,
+                    AppendOrigin.COORDINATOR,
+                    transaction=encoded.transaction,
+                )
+            except KafkaError:
+                rest.append(at)
+        return rest
+
     def _write_all(
         self,
         request: WriteTxnMarkersRequest,
@@ -240,6 +275,11 @@ class MarkerWriter:
         else:
             if leading is not None:
                 awaited.append((result, leading, info.last_offset + 1))
+
+
+def _is_flushed_by_next(log: PartitionLog) -> bool:
+    """Whether one more record reaches flush.messages."""
+    return log.log_end_offset + 1 - log.recovery_point >= log.config.flush_messages
 
 
 def _encoded(end: EndTransaction, now_ms: int) -> _EncodedMarker:

@@ -62,6 +62,19 @@ class TransactionPartitions:
             yield fixed + count // _PARTITIONS_AS_A_RECORD
         return parts
 
+    def add_own(
+        self, transactional_id: str, producer: ProducerKey, partitions: list[TopicPartition]
+    ) -> Pending[ErrorCode] | None:
+        """Add partitions of this broker for a producer of transaction version 2, without a request.
+
+        None where the metadata lacks one of them, which only the answer to a request can tell.
+        """
+        if not all(self._has_partition(*one) for one in partitions):
+            return None
+        return self._transactions.add_partitions(
+            transactional_id, producer, partitions, _BATCHED_VERSION
+        )
+
     def add(self, transaction: _Transaction, client_version: int) -> Pending[_Result]:
         """Add partitions to one transaction, or verify that they belong to it."""
         partitions = [

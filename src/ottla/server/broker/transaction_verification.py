@@ -128,6 +128,10 @@ class TransactionVerification:
         """Response times of coordinators."""
         self.failed_count = 0
         self._unsent: dict[_QuestionKey, _Question] = {}
+        self._adding: tuple[str, ProducerKey, list[TopicPartition], Pending[ErrorCode]] | None = (
+            None
+        )
+        """What `add_at_once` has begun, for the question about the same partitions."""
 
     def begin(
         self,
@@ -181,13 +185,49 @@ class TransactionVerification:
         unsent, self._unsent = self._unsent, {}
         for question in unsent.values():
             self._ask(question)
+        self._adding = None
 
     def _ask(self, question: _Question) -> None:
         """Send a request; CONCURRENT_TRANSACTIONS is retried for a short time."""
-        begin_ms = self._clock.monotonic_ms()
+        begin_ms, key = self._clock.monotonic_ms(), question.key
+        if key.support is TransactionSupport.ADDS_PARTITIONS:
+            added = self._add_own(key.transactional_id, key.producer, list(question.answers))
+            if added is not None:
+                added.on_done(lambda done: self._take(question, done.value, begin_ms))
+                return
         self._send(question.key.transactional_id, question.request()).on_done(
             lambda done: self._take(question, _codes(done), begin_ms)
         )
+
+    def _add_own(
+        self, transactional_id: str, producer: ProducerKey, partitions: list[TopicPartition]
+    ) -> Pending[ErrorCode] | None:
+        """Add partitions where the coordinator is on this broker; None where it has to be asked."""
+        known = self._adding
+        if known is not None and known[:3] == (transactional_id, producer, partitions):
+            self._adding = None
+            return known[3]
+        owner = self._coordinator_of(transactional_id)
+        if owner is None:
+            return None
+        leader = self._channel.leader_of(owner)
+        return self._channel.add_own_partitions(leader, transactional_id, producer, partitions)
+
+    def add_at_once(
+        self, transactional_id: str, producer: ProducerKey, partitions: list[TopicPartition]
+    ) -> bool:
+        """Add partitions of producers of transaction version 2; return whether that is complete.
+
+        Where it is not, `begin` each of the partitions in the same turn, and `send`.
+        """
+        added = self._add_own(transactional_id, producer, partitions)
+        if added is None:
+            return False
+        if not added.done or added.value is not ErrorCode.NONE:
+            self._adding = (transactional_id, producer, partitions, added)
+            return False
+        self.times_ms.add(0)
+        return True
 
     def _take(self, question: _Question, codes: _Codes, begin_ms: int) -> None:
         now_ms = self._clock.monotonic_ms()

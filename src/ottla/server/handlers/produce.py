@@ -10,7 +10,7 @@ benchmarks/against_kafka.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.coordinator.runtime.log import TransactionSupport
 from ottla.coordinator.transaction.decisions import ProducerKey
@@ -21,6 +21,9 @@ from ottla.purgatory.pending import Pending, Steps
 from ottla.records.batch import (
     ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
+    HEADER,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
     MAGIC_POSITION,
     TRANSACTIONAL_FLAG,
     RecordBatch,
@@ -31,21 +34,26 @@ from ottla.records.compression import Compression
 from ottla.records.validation_rules import OffloadRequired
 from ottla.records.validator import is_single_batch
 from ottla.server.handlers.produce_answers import (
+    accepted,
     fail_request,
     failed,
     may_produce,
+    refused,
     when_safe,
     without_repeats,
 )
 from ottla.server.requests.api import Form, handles
 from ottla.storage.producers.append import TransactionAppend, Verification
+from ottla.types import Uuid
 
 if TYPE_CHECKING:
     from ottla.protocol.produce_values import PartitionAnswer, PartitionRecords, ProduceValues
     from ottla.records.validation_rules import CheckedBatch
+    from ottla.replication.leader_state import LeaderState
     from ottla.replication.partition import Partition
     from ottla.server.handlers.produce_answers import Awaited
     from ottla.server.requests.context import Context
+    from ottla.types import TopicPartition
 
 log = logging.getLogger("ottla.produce")
 ADMIN_CLIENT_ID = "__admin_client"
@@ -55,20 +63,42 @@ _ABORTABLE_FROM: Final = 11
 _ADDS_PARTITIONS_FROM: Final = 12
 _MAGIC: Final = 2
 _ZSTD: Final = int(Compression.ZSTD)
+_NO_ID: Final = Uuid(bytes(16))
+_UNANSWERED: Final = 0
+"""The code in the answers of appends that are still to be made."""
 
 
-class _Later(NamedTuple):
-    """A partition whose batch is checked first, with its position in the request.
+class _Later:
+    """An append whose batch is checked first.
 
     A worker checks large batches, the transaction's coordinator its first batch in a partition.
     """
 
-    position: int
-    part: PartitionRecords
-    partition: Partition
-    check: Pending[Verification] | Pending[CheckedBatch]
-    transaction: TransactionAppend | None = None
-    """What was verified before a worker checks the batch."""
+    __slots__ = ("check", "part", "partition", "transaction")
+
+    def __init__(
+        self,
+        part: PartitionRecords,
+        partition: Partition,
+        check: Pending[Verification] | Pending[CheckedBatch],
+        transaction: TransactionAppend | None = None,
+    ) -> None:
+        self.part = part
+        self.partition = partition
+        self.check = check
+        self.transaction = transaction
+        """What was verified before a worker checks the batch."""
+
+
+class _Replicating:
+    """The answer for an append that other replicas acknowledge first."""
+
+    __slots__ = ("answer", "leading", "required_offset")
+
+    def __init__(self, answer: PartitionAnswer, leading: LeaderState, required_offset: int) -> None:
+        self.answer = answer
+        self.leading = leading
+        self.required_offset = required_offset
 
 
 @handles(
@@ -85,7 +115,7 @@ class _Later(NamedTuple):
         13: "topic ids (KIP-516)",
     },
 )
-def produce(
+def produce(  # noqa: C901 - the steps of the hot path
     ctx: Context, request: ProduceValues
 ) -> list[PartitionAnswer] | Pending[list[PartitionAnswer] | None] | None:
     """Append each partition's records; without other replicas they are committed at once.
@@ -100,13 +130,27 @@ def produce(
     for _, _, records in request.partitions:  # also of what is repeated
         if records is None or not is_single_batch(records):
             is_usual = False
+    verified: dict[int, TransactionAppend] = {}
     if not is_usual:
         _refuse_request(request)
-    later: list[_Later] = []
+        verified = _verified_at_once(ctx, request, partitions)
+    later: dict[int, _Later] = {}
     awaited: list[Awaited] = []
     answers: list[PartitionAnswer] = []
     for part in partitions:
-        answers.append(_append(ctx, request, part, later, awaited, len(answers), is_usual))
+        if is_usual:
+            result = _append(ctx, request, part)
+        else:
+            transaction = verified.get(len(answers))
+            result = _append(ctx, request, part, transaction, is_usual=transaction is not None)
+        if isinstance(result, tuple):
+            answers.append(result)
+        elif isinstance(result, _Replicating):
+            awaited.append((len(answers), result.leading, result.required_offset))
+            answers.append(result.answer)
+        else:
+            later[len(answers)] = result
+            answers.append(refused(part, _UNANSWERED))
     if later:
         ctx.broker.verification.send()
         later = _append_checked_now(ctx, request, answers, later, awaited)
@@ -119,12 +163,14 @@ def _append(
     ctx: Context,
     request: ProduceValues,
     part: PartitionRecords,
-    later: list[_Later],
-    awaited: list[Awaited],
-    position: int,
-    is_usual: bool,  # noqa: FBT001 - on the hot path
-) -> PartitionAnswer:
-    """Append one partition's records; add unfinished steps to `later` or `awaited`."""
+    transaction: TransactionAppend | None = None,
+    *,
+    is_usual: bool = True,
+) -> PartitionAnswer | _Replicating | _Later:
+    """Append one partition's records; without `is_usual` they are checked in Kafka's order first.
+
+    A partition of an internal topic is never usual.
+    """
     topic, index, records = part
     replicas = ctx.broker.replicas
     if type(topic) is str:
@@ -142,20 +188,76 @@ def _append(
                 partition.check_writable(request.acks)
                 guard = _verified(ctx, request, partition, records)  # type: ignore[arg-type] # not empty
                 if guard is not None:
-                    later.append(_Later(position, part, partition, guard))
-                    return topic, index, 0, -1, -1, -1, (), None, None
-        info, leading = replicas.append(partition, records, request.acks, ctx.now_ms)  # type: ignore[arg-type] # checked above
+                    return _Later(part, partition, guard)
+        info, leading = replicas.append(
+            partition,
+            records,  # type: ignore[arg-type] # checked above
+            request.acks,
+            ctx.now_ms,
+            transaction=transaction,
+        )
     except KafkaError as error:
         _log_refusal(ctx, part, error)
         return failed(ctx, part, error, partition)
     except OffloadRequired as large:
         assert partition is not None
-        later.append(_Later(position, part, partition, _checked(ctx, large)))
-        return topic, index, 0, -1, -1, -1, (), None, None
-    if leading is not None:
-        awaited.append((position, leading, info[1] + 1))
-    first_offset, append_time_ms, log_start_offset = info[0], info[3], info[4]
-    return topic, index, 0, first_offset, append_time_ms, log_start_offset, (), None, None
+        return _Later(part, partition, _checked(ctx, large), transaction)
+    answer = accepted(part, info)
+    return answer if leading is None else _Replicating(answer, leading, info.last_offset + 1)
+
+
+def _verified_at_once(
+    ctx: Context, request: ProduceValues, partitions: list[PartitionRecords]
+) -> dict[int, TransactionAppend]:
+    """Return how the batches of a usual transaction are appended, by position in the request.
+
+    A usual one has version 2 (KIP-890), one producer, whole batches, and partitions led here whose
+    log knows the transaction or whose coordinator, on this broker, adds them at once. Empty for all
+    other requests: `_append` checks and verifies each partition.
+    """
+    name, acks = request.transactional_id, request.acks
+    if not name or ctx.api_version < _ADDS_PARTITIONS_FROM or not -1 <= acks <= 1:
+        return {}
+    replicas, producer = ctx.broker.replicas, None
+    added: list[TopicPartition] = []
+    verified: dict[int, TransactionAppend] = {}
+    for position, (topic, index, records) in enumerate(partitions):
+        key = (topic, _NO_ID, index) if isinstance(topic, str) else ("", topic, index)
+        partition = replicas.find_key(key)
+        if (
+            records is None
+            or len(records) <= HEADER_BYTES
+            or partition is None
+            or partition.is_internal
+            or not partition.log.is_ready
+        ):
+            return {}
+        _, size, _, magic, _, flags, _, _, _, producer_id, epoch, sequence, _ = HEADER.unpack_from(
+            records
+        )
+        if (
+            size != len(records) - LOG_OVERHEAD_BYTES
+            or magic != _MAGIC
+            or not flags & TRANSACTIONAL_FLAG
+            or producer_id < 0
+            or producer not in (None, (producer_id, epoch))
+        ):
+            return {}
+        producer = ProducerKey(producer_id, epoch)
+        try:
+            partition.check_writable(acks)
+            guard = partition.log.producer_state.start_verification(
+                producer_id, sequence, epoch, now_ms=ctx.now_ms, supports_epoch_bump=True
+            )
+        except KafkaError:
+            return {}
+        if guard is not None:
+            added.append(partition.topic_partition)
+        verified[position] = TransactionAppend(guard)
+    if added and producer is not None:
+        is_added = ctx.broker.verification.add_at_once(name, producer, added)
+        return verified if is_added else {}
+    return verified
 
 
 def _verified(
@@ -189,7 +291,7 @@ def _checked(ctx: Context, large: OffloadRequired) -> Pending[CheckedBatch]:
 
 def _unacknowledged(ctx: Context, answers: list[PartitionAnswer]) -> list[PartitionAnswer] | None:
     """Return no response: an error of acks=0 is reported by closing the connection."""
-    if any(error_code for _, _, error_code, *_ in answers):
+    if any(code for _, _, code, *_ in answers):
         ctx.connection.finish()
     return None
 
@@ -243,83 +345,83 @@ def _append_checked_now(
     ctx: Context,
     request: ProduceValues,
     answers: list[PartitionAnswer],
-    later: list[_Later],
+    later: dict[int, _Later],
     awaited: list[Awaited],
-) -> list[_Later]:
+) -> dict[int, _Later]:
     """Append what is already checked, as by a coordinator on this broker; return the others."""
-    left = []
-    for one in later:
-        if not one.check.done:
-            left.append(one)
+    unchecked = {}
+    for position, append in later.items():
+        if not append.check.done:
+            unchecked[position] = append
             continue
         try:
-            awaited += _append_checked(ctx, request, answers, one)
+            awaited += _append_checked(ctx, request, answers, position, append)
         except OffloadRequired as large:
-            left.append(_checked_again(ctx, one, large))
-    return left
+            unchecked[position] = _checked_again(ctx, append, large)
+    return unchecked
 
 
-def _checked_again(ctx: Context, one: _Later, large: OffloadRequired) -> _Later:
+def _checked_again(ctx: Context, append: _Later, large: OffloadRequired) -> _Later:
     """Give a large batch of a verified transaction to a worker."""
-    transaction = TransactionAppend(one.check.value)  # type: ignore[arg-type] # of a verification
-    return one._replace(check=_checked(ctx, large), transaction=transaction)
+    transaction = TransactionAppend(append.check.value)  # type: ignore[arg-type] # of a verification
+    return _Later(append.part, append.partition, _checked(ctx, large), transaction)
 
 
 def _when_over(
     ctx: Context,
     request: ProduceValues,
     answers: list[PartitionAnswer],
-    later: list[_Later],
+    later: dict[int, _Later],
     awaited: list[Awaited],
 ) -> Pending[list[PartitionAnswer] | None]:
     """Answer when all steps of all partitions are complete: check, append, replication, flush."""
     steps = Steps(lambda: answers if request.acks else _unacknowledged(ctx, answers))
 
-    def append(one: _Later) -> None:
+    def checked(position: int, append: _Later) -> None:
         try:
-            awaited = _append_checked(ctx, request, answers, one)
+            awaited = _append_checked(ctx, request, answers, position, append)
         except OffloadRequired as large:
-            wait(_checked_again(ctx, one, large))
+            wait(position, _checked_again(ctx, append, large))
         else:
             steps.add(when_safe(ctx, request, answers, awaited))
 
-    def wait(one: _Later) -> None:
-        one.check.on_done(lambda _done: append(one))
-        steps.add(one.check)
+    def wait(position: int, append: _Later) -> None:
+        append.check.on_done(lambda _done: checked(position, append))
+        steps.add(append.check)
 
     steps.add(when_safe(ctx, request, answers, awaited))
-    for one in later:
-        wait(one)
+    for position, append in later.items():
+        wait(position, append)
     if not later:  # a wait for other replicas keeps no frame: what it holds is in the log
         request.partitions[:] = [(topic, index, None) for topic, index, _ in request.partitions]
     return steps.begin()
 
 
 def _append_checked(
-    ctx: Context, request: ProduceValues, answers: list[PartitionAnswer], one: _Later
+    ctx: Context,
+    request: ProduceValues,
+    answers: list[PartitionAnswer],
+    position: int,
+    append: _Later,
 ) -> list[Awaited]:
     """Append what was checked, unless the partition was replaced meanwhile.
 
     Return what acknowledges it. Raises OffloadRequired for a large batch of a transaction, which
     a worker checks after the coordinator.
     """
-    position, part, partition, check, transaction = one
-    topic, index, records = part
+    part, partition, transaction = append.part, append.partition, append.transaction
+    records: Any = part[2]
     replicas = ctx.broker.replicas
     try:
         if replicas.find(*partition.topic_partition) is not partition:
             raise _not_held(ctx, part)
-        checked: Any = check.value
+        checked: Any = append.check.value
         if type(checked) is Verification:
             transaction = TransactionAppend(checked)
         else:
             records = checked
         info, leading = replicas.append(
-            partition,
-            records,  # type: ignore[arg-type] # checked above
-            request.acks,
-            ctx.broker.clock.now_ms(),
-            transaction=transaction,
+            partition, records, request.acks, ctx.broker.clock.now_ms(), transaction=transaction
         )
     except OffloadRequired:
         raise
@@ -333,11 +435,8 @@ def _append_checked(
         unknown = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         answers[position] = failed(ctx, part, unknown, partition)
         return []
-    first_offset, append_time_ms, log_start_offset = info[0], info[3], info[4]
-    answers[position] = (
-        topic, index, 0, first_offset, append_time_ms, log_start_offset, (), None, None,
-    )  # fmt: skip
-    return [] if leading is None else [(position, leading, info[1] + 1)]
+    answers[position] = accepted(part, info)
+    return [] if leading is None else [(position, leading, info.last_offset + 1)]
 
 
 def _not_held(ctx: Context, part: PartitionRecords) -> KafkaError:

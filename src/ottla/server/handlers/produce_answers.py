@@ -21,11 +21,14 @@ from ottla.server.requests.rights import Denied, Reduced, split
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ottla.protocol.produce_values import PartitionAnswer, PartitionRecords, ProduceValues
     from ottla.replication.leader_state import LeaderState
     from ottla.replication.partition import Partition
     from ottla.server.requests.context import Context
     from ottla.server.requests.rights import Decision
+    from ottla.storage.log.append_info import AppendInfo
     from ottla.types import Node, Uuid
 
     Awaited: TypeAlias = tuple[int, LeaderState, int]
@@ -47,6 +50,26 @@ _WITHOUT_LOG_START = frozenset(
         ErrorCode.INVALID_REQUIRED_ACKS,
     }
 )
+
+
+def accepted(part: PartitionRecords, info: AppendInfo) -> PartitionAnswer:
+    """Return the answer for records that were appended."""
+    topic, index, _ = part
+    first_offset, _, _, append_time_ms, log_start_offset, _, _, _ = info
+    return topic, index, 0, first_offset, append_time_ms, log_start_offset, (), None, None
+
+
+def refused(
+    part: PartitionRecords,
+    code: int,
+    log_start_offset: int = -1,
+    record_errors: Sequence[tuple[int, str | None]] = (),
+    message: str | None = None,
+    leader: tuple[int, int, Node | None] | None = None,
+) -> PartitionAnswer:
+    """Return the answer for records that were not appended, or are not yet."""
+    topic, index, _ = part
+    return topic, index, code, -1, -1, log_start_offset, record_errors, message, leader
 
 
 def failed(
@@ -71,7 +94,7 @@ def failed(
     code, leader = int(error.code), None
     if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
         leader = _leader_elsewhere(ctx, topic, index, partition)
-    return topic, index, code, -1, -1, log_start_offset, record_errors, message, leader
+    return refused(part, code, log_start_offset, record_errors, message, leader)
 
 
 def _leader_elsewhere(
@@ -93,10 +116,8 @@ def fail_request(
     if request.acks == 0:
         return None
     message = error.message if error.message != error.code.text else None
-    return [
-        (topic, index, int(error.code), -1, -1, -1, (), message, None)
-        for topic, index, _ in without_repeats(request.partitions)
-    ]
+    code = int(error.code)
+    return [refused(part, code, message=message) for part in without_repeats(request.partitions)]
 
 
 def without_repeats(partitions: list[PartitionRecords]) -> list[PartitionRecords]:
@@ -225,7 +246,7 @@ def _mark_unflushed(
         wait = waits.get(TopicPartition(name or "", index))
         if not error_code and wait is not None and isinstance(wait.error, KafkaError):
             code = int(wait.error.code)
-            answers[number] = (topic, index, code, -1, -1, -1, (), None, None)
+            answers[number] = refused((topic, index, None), code)
 
 
 def may_produce(ctx: Context, request: ProduceValues) -> Decision | None:
@@ -265,7 +286,7 @@ def _may_write(ctx: Context, topic: str | Uuid) -> bool:
 
 
 def _refusals(partitions: list[PartitionRecords], code: int) -> list[PartitionAnswer]:
-    return [(topic, index, code, -1, -1, -1, (), None, None) for topic, index, _ in partitions]
+    return [refused(part, code) for part in partitions]
 
 
 def _denied(ctx: Context, acks: int, refusals: list[PartitionAnswer]) -> Denied:

@@ -20,8 +20,6 @@ from ottla.metadata.features import REGISTERED_FEATURES
 from ottla.metadata.loader import MetadataLoader
 from ottla.network.limits import sweep_interval_ms
 from ottla.network.node_channel import NodeChannel
-from ottla.protocol.apis.add_partitions_to_txn import AddPartitionsToTxnRequest
-from ottla.protocol.apis.write_txn_markers import WriteTxnMarkersRequest
 from ottla.purgatory.expiries import Expiries
 from ottla.purgatory.purgatory import Purgatory
 from ottla.quota.quotas import Quotas
@@ -372,9 +370,7 @@ class Node:
         transaction_partitions = TransactionPartitions(
             coordinators.transactions, self._metadata.has_partition
         )
-        coordinators.channel.answer_locally(
-            AddPartitionsToTxnRequest, transaction_partitions.answer
-        )
+        coordinators.channel.serve_own(markers, transaction_partitions)
         delayed_fetches: Purgatory[DelayedFetch] = Purgatory("Fetch", resources.timer)
         replicas.on_high_watermark(delayed_fetches.check_and_complete, delayed_fetches.watchers)
         replicas.on_log_end(delayed_fetches.check_and_complete)
@@ -432,7 +428,7 @@ class Node:
     def _make_markers(
         self, replicas: ReplicaSet, coordinators: CoordinatorParts, expiries: Expiries
     ) -> MarkerWriter:
-        markers = MarkerWriter(
+        return MarkerWriter(
             replicas,
             self._resources.worker,
             {OFFSETS_TOPIC: coordinators.groups},
@@ -440,8 +436,6 @@ class Node:
             self.clock,
             timeout_ms=self.config.request_timeout_ms,
         )
-        coordinators.channel.answer_locally(WriteTxnMarkersRequest, markers.write)
-        return markers
 
     def _make_moves(
         self, replicas: ReplicaSet, delayed_fetches: Purgatory[DelayedFetch]
