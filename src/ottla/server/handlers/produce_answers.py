@@ -63,6 +63,7 @@ def refused(
     part: PartitionRecords,
     code: int,
     log_start_offset: int = -1,
+    *,
     record_errors: Sequence[tuple[int, str | None]] = (),
     message: str | None = None,
     leader: tuple[int, int, Node | None] | None = None,
@@ -94,7 +95,9 @@ def failed(
     code, leader = int(error.code), None
     if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
         leader = _leader_elsewhere(ctx, topic, index, partition)
-    return refused(part, code, log_start_offset, record_errors, message, leader)
+    return refused(
+        part, code, log_start_offset, record_errors=record_errors, message=message, leader=leader
+    )
 
 
 def _leader_elsewhere(
