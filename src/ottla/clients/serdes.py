@@ -6,11 +6,10 @@ Kafka: org.apache.kafka.common.serialization.
 from __future__ import annotations
 
 import json
-import struct
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ConfigError, SerializationError
+from ottla.formats.primitives import NUMBERS, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,33 +31,18 @@ def to_bytes(value: Any) -> bytes | None:
     )
 
 
-def _json_bytes(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
-
-
-def _unpacked(layout: struct.Struct, data: bytes) -> Any:
-    return layout.unpack(data)[0]
-
-
-_INTEGERS = {
-    "short": struct.Struct(">h"),
-    "integer": struct.Struct(">i"),
-    "long": struct.Struct(">q"),
-}
-_DOUBLE = struct.Struct(">d")
+_NUMBERS = {name: NUMBERS[name] for name in ("double", "short", "integer", "long")}
 _SERIALIZERS: dict[str, Converter] = {
     "bytes": bytes,
     "string": str.encode,
-    "json": _json_bytes,
-    "double": _DOUBLE.pack,
-    **{name: layout.pack for name, layout in _INTEGERS.items()},
+    "json": write_json,
+    **{name: codec.write for name, codec in _NUMBERS.items()},
 }
 _DESERIALIZERS: dict[str, Converter] = {
     "bytes": bytes,
     "string": bytes.decode,
     "json": json.loads,
-    "double": partial(_unpacked, _DOUBLE),
-    **{name: partial(_unpacked, layout) for name, layout in _INTEGERS.items()},
+    **{name: codec.read for name, codec in _NUMBERS.items()},
 }
 
 

@@ -6,9 +6,9 @@ Kafka: org.apache.kafka.streams.errors.internals.ExceptionHandlerUtils (KIP-1034
 from __future__ import annotations
 
 import logging
-import traceback
 from typing import TYPE_CHECKING
 
+from ottla.formats.dead_letters import error_headers
 from ottla.streams.config import ErrorContext, Response
 from ottla.streams.errors import FailedProcessingException
 from ottla.streams.records import Header, RawRecord
@@ -52,13 +52,6 @@ def handled(
 
 def dead_letter(topic: str, raw: RawRecord, error: Exception) -> RawRecord:
     """Return the record as it came, with headers that say what went wrong and where."""
-    reasons: dict[str, str] = {
-        "exception": f"{type(error).__module__}.{type(error).__qualname__}",
-        "stacktrace": "".join(traceback.format_exception(error)),
-        "message": str(error),
-        "topic": raw.topic,
-        "partition": str(raw.partition or 0),
-        "offset": str(raw.offset),
-    }
-    added: list[Header] = [(PREFIX + name, text.encode()) for name, text in reasons.items()]
+    partition = raw.partition or 0
+    added: list[Header] = [*error_headers(PREFIX, error, raw.topic, partition, raw.offset)]
     return RawRecord(topic, raw.key, raw.value, raw.timestamp, (*raw.headers, *added))

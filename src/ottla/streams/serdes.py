@@ -12,15 +12,14 @@ from dataclasses import asdict, dataclass, is_dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from ottla.formats.primitives import NUMBERS, Packing, write_json
 from ottla.streams.errors import SerializationException
-from ottla.streams.packing import Packing
 from ottla.streams.windows import Window, Windowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
 LONG = Packing(">q")
-_NUMBERS = {"short": ">h", "integer": ">i", "long": ">q", "float": ">f", "double": ">d"}
 
 
 @dataclass(frozen=True)
@@ -124,9 +123,13 @@ class Serdes:
         With a schema id records have the head of Confluent's wire format. What was written with
         one of the former schemas, by id, is read with it and resolved to this one.
         """
-        from ottla.streams.schemas.avro import avro_serde
+        from ottla.formats.avro import AvroCodec
+        from ottla.streams.columns.schema_types import avro_type
 
-        return avro_serde(schema, schema_id, former or {})
+        codec = AvroCodec(schema, schema_id, former or {})
+        text = avro_type(codec.document)
+        for_columns = None if text is None else Serdes.json(schema=text)
+        return Serde(f"avro {codec.name}", codec.write, codec.read, text, for_columns)
 
     @staticmethod
     def protobuf(
@@ -137,9 +140,15 @@ class Serdes:
         With a schema id records have the head of Confluent's wire format; the ids of former
         versions of the class are read, too.
         """
-        from ottla.streams.schemas.protobuf import protobuf_serde
+        from ottla.formats.protobuf import ProtobufCodec
+        from ottla.streams.columns.schema_types import protobuf_type
 
-        return protobuf_serde(kind, schema_id, former_ids)
+        codec = ProtobufCodec(kind, schema_id, former_ids)
+        text = protobuf_type(kind.DESCRIPTOR)
+        for_columns = None
+        if text is not None:
+            for_columns = Serde("json", codec.write_json, codec.read_json, text)
+        return Serde(f"protobuf {kind.__name__}", codec.write, codec.read, text, for_columns)
 
     @staticmethod
     def time_windowed(key: Serde, size_ms: int) -> Serde:
@@ -191,13 +200,12 @@ def _read_boolean(data: bytes) -> bool:
 def _write_json(value: Any) -> bytes:
     if is_dataclass(value) and not isinstance(value, type):
         value = asdict(value)
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
+    return write_json(value)
 
 
 def _number(name: str, schema: str | None = None) -> Serde:
-    packer = Packing(_NUMBERS[name])
     other = None if schema is None else Serdes.json(schema=schema)
-    return Serde(name, packer.pack, lambda data: packer.unpack(data)[0], schema, other)
+    return Serde(name, *NUMBERS[name], schema, other)
 
 
 def _windowed(name: str, key: Serde, end_of: Callable[[int], int] | None) -> Serde:

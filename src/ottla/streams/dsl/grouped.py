@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ottla.formats.primitives import Packing
 from ottla.streams.columns.aggregates import ColumnAggregate, fold_of, operands_of
 from ottla.streams.dsl.graph import Graph, Part, Typed
 from ottla.streams.dsl.table import KTable, stored_table, table_store
@@ -16,7 +17,6 @@ from ottla.streams.dsl.windowed import (
     WindowedKStream,
     required,
 )
-from ottla.streams.packing import Packing
 from ottla.streams.processors.aggregates import StreamAggregate, reducing
 from ottla.streams.processors.folds import COUNT
 from ottla.streams.processors.tables import Regroup, StoreView, TableAggregate

@@ -13,7 +13,7 @@ from enum import IntEnum
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ottla.streams.packing import Packing
+from ottla.formats.primitives import Packing
 from ottla.streams.processor import Processor
 from ottla.streams.processors.tables import OUT_OF_ORDER
 from ottla.streams.serdes import Serde

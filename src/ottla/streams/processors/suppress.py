@@ -11,8 +11,8 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.formats.primitives import Packing
 from ottla.streams.errors import StreamsException
-from ottla.streams.packing import Packing
 from ottla.streams.processor import Processor
 from ottla.streams.records import Change, Header, Record, ValueAndTimestamp
 from ottla.streams.serdes import Serde

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ottla.streams.packing import Packing
+from ottla.formats.primitives import Packing
 from ottla.streams.processor import Processor
 from ottla.streams.processors.tables import OUT_OF_ORDER, TableProcessor
 from ottla.streams.records import Change, Record, ValueAndTimestamp

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Final, Protocol
 
-from ottla.streams.packing import Packing
+from ottla.formats.primitives import Packing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ottla.streams.packing import Packing
+from ottla.formats.primitives import Packing
 from ottla.streams.records import AggregationWithHeaders, ValueTimestampHeaders
 from ottla.streams.serdes import LONG, Serde
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ottla.streams.packing import Packing
+from ottla.formats.primitives import Packing
 
 if TYPE_CHECKING:
     from collections.abc import Collection

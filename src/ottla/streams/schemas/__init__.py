@@ -1,4 +1,0 @@
-"""Serdes by the schemas of other projects: Avro and Protobuf.
-
-Kafka: none; Confluent: KafkaAvroSerializer, KafkaProtobufSerializer.
-"""
