@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 EQUAL: Final = "equal"
 Limit: TypeAlias = tuple[int, int] | Literal["equal"]
-"""At least and at most so many partitions, or those of all topics of a pattern are equal."""
+"""Allowed range of partition counts, or EQUAL: all topics of the pattern must have the same."""
 
 
 def check_partitions(partitions: Mapping[str, int], limits: Mapping[str, Limit]) -> None:

@@ -95,7 +95,11 @@ def describe(program: Path, svg: Path | None) -> None:
 @click.option("--from-time", "first_ms", type=int, metavar="MS", help=_FROM_TIME)
 @click.option("--to-time", "last_ms", type=int, metavar="MS", help=_TO_TIME)
 @click.option(
-    "--as-of", "as_of_ms", type=int, metavar="MS", help="Of a versioned store: as of then."
+    "--as-of",
+    "as_of_ms",
+    type=int,
+    metavar="MS",
+    help="For a versioned store: the state at this time.",
 )
 @click.option("--reverse", is_flag=True, help="The last entry first.")
 @click.option("--limit", type=click.IntRange(0), help="Only so many entries.")
@@ -205,7 +209,13 @@ def _address(_context: object, _option: object, value: str | None) -> MetricsAdd
 @click.option("--checkpoint", required=True, help="Directory or URI to go on from.")
 @spark_options
 @click.option("--once", is_flag=True, help="Process what is there, and end.")
-@click.option("--config", "settings", multiple=True, metavar="NAME=VALUE", help="Of our clients.")
+@click.option(
+    "--config",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Setting of the Kafka clients.",
+)
 @click.option("--json", "as_json", is_flag=True, help="A JSON object for each micro-batch.")
 @click.option("--restarts", type=int, help="Give up after so many failures in a row.")
 @click.option(

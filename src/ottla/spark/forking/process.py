@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 STREAMS: Final = 3
 KILLED_SECONDS: Final = 10.0
-"""How long a killed process is waited for."""
+"""Time limit for the end of a killed process."""
 MAX_FIRST_LINE: Final = 127
 """Bytes of a script's first line that every Linux reads."""
 EXECUTOR_VARIABLE: Final = "spark.executorEnv."
-"""How Spark's settings start that give tasks a variable."""
+"""Prefix of settings that set an environment variable for tasks."""
 SEEDED: Final = {"PYTHONHASHSEED": "0"}
-"""What Spark gives to tasks where the driver has no other value."""
+"""Spark's default for tasks, unless the driver has another value."""
 FOR_ALL: Final = ("PYTHON", "LD_", "LC_", "LANG", "HOME")
-"""How variables start with which Python would start otherwise, also where it is no task."""
+"""Prefixes of variables that change how Python itself starts, also outside of tasks."""
 OPTIONS: Final = "-SE"
 """No site packages, no PYTHONPATH: the launcher needs none of them."""
 
@@ -130,8 +130,8 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 def _python(script: Path) -> str:
     """Return the path of what Spark runs as Python: the launcher, where files can be run.
 
-    Python reads it without a shell, which leaves out variables whose names it cannot have; unless
-    the path of Python is none that a first line may have.
+    Python reads it without a shell, which leaves out variables whose names it cannot have; not
+    where Python's path does not fit a `#!` line.
     """
     first = f"#!{sys.executable} {OPTIONS}\n"
     if len(first.split()) == 2 and len(os.fsencode(first)) <= MAX_FIRST_LINE:

@@ -146,7 +146,7 @@ def forked(listener: socket.socket) -> Request | None:
 
 
 def _accepted(listener: socket.socket) -> Request | None:
-    """Return the next request; None for what is none, or asks for what a fork cannot be."""
+    """Return the next valid request; None for a malformed one or one a fork cannot serve."""
     connection: socket.socket | None = None
     streams: list[int] = []
     with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
