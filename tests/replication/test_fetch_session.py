@@ -108,6 +108,17 @@ def test_a_full_request_ends_the_old_session(cache: FetchSessionCache) -> None:
     assert len(cache) == 0
 
 
+def test_a_session_without_partitions_ends_when_it_is_continued(
+    cache: FetchSessionCache,
+) -> None:
+    """Also one that has begun so; the answer then names no session."""
+    session = cache.session_of(request(), 12, 0)
+    assert session is not None
+    assert len(cache) == 1
+    assert cache.session_of(request(session_id=session.session_id, epoch=1), 12, 0) is None
+    assert len(cache) == 0
+
+
 def test_only_idle_sessions_make_room(cache: FetchSessionCache) -> None:
     """A full cache serves without a session until one has been idle for two minutes."""
     begun(cache, 0)

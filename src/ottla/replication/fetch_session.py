@@ -340,8 +340,9 @@ class FetchSessionCache:
         session = self._checked(request, version, is_follower=is_follower)
         if request.partitions or request.forgotten:
             self._change(session, request)
-            if not session.partitions:
-                return None
+        if not session.partitions:  # it may have begun so
+            self._remove(session.session_id)
+            return None
         if session.owner is not owner:
             self._own(session, owner)
         session.last_used_ms = now_ms
@@ -359,7 +360,7 @@ class FetchSessionCache:
         return session
 
     def _change(self, session: FetchSession, request: FetchValues) -> None:
-        """Add and remove partitions; a session that becomes empty ends, as in Kafka."""
+        """Add and remove partitions."""
         before_bytes = session.used_bytes
         session.update(request.partitions)
         for key in request.forgotten:
@@ -368,9 +369,8 @@ class FetchSessionCache:
         if not session.is_follower:
             self.used_bytes += session.used_bytes - before_bytes
             is_too_much = self.used_bytes > MAX_BYTES
-        if is_too_much or not session.partitions:
-            self._remove(session.session_id)
         if is_too_much:
+            self._remove(session.session_id)
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
 
     def take_back(self, request: FetchValues, unsent: FetchAnswer) -> None:
