@@ -6,12 +6,16 @@ Hot path: benchmarks/network.py.
 While a request waits (a long poll), the connection is muted: bytes stay in the kernel. The
 reader is only taken off the loop when bytes do arrive meanwhile, so the common request pays no
 epoll_ctl call.
+
+A connection is in one `ConnectionState`; `MOVES` lists the legal moves. Only one that is READING
+takes the next request, and only while little of its answers is unsent.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Protocol
+from enum import Enum
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla.errors import OttlaError
 from ottla.network.framing import NO_ROOM, FrameReader
@@ -37,6 +41,34 @@ MAX_FRAMES = 32
 """Handled in one turn of the loop: one read may hold thousands, and others wait meanwhile."""
 
 
+class ConnectionState(Enum):
+    """The states of a connection; the value is what it waits for."""
+
+    READING = "the next request"
+    BUSY = "the answer of the request in work"
+    MUTED = "the end of a quota's throttle time (KIP-219)"
+    RESUMING = "its next turn of the loop, for requests that are read already"
+    ENDING = "room in the socket for the answers so far; no request follows"
+    CLOSED = "nothing"
+
+
+_READING, _BUSY, _MUTED = ConnectionState.READING, ConnectionState.BUSY, ConnectionState.MUTED
+_RESUMING, _ENDING, _CLOSED = (
+    ConnectionState.RESUMING,
+    ConnectionState.ENDING,
+    ConnectionState.CLOSED,
+)
+MOVES: Final[dict[ConnectionState, frozenset[ConnectionState]]] = {
+    _READING: frozenset({_BUSY, _RESUMING, _ENDING, _CLOSED}),
+    _BUSY: frozenset({_READING, _MUTED, _ENDING, _CLOSED}),
+    _MUTED: frozenset({_READING, _ENDING, _CLOSED}),
+    _RESUMING: frozenset({_READING, _ENDING, _CLOSED}),
+    _ENDING: frozenset({_CLOSED}),
+    _CLOSED: frozenset(),
+}
+"""The legal moves; the tests of `network` check each move that they make."""
+
+
 class RequestHandler(Protocol):
     """What a connection gives its frames to."""
 
@@ -53,11 +85,8 @@ class Connection:
     __slots__ = (
         "_fd",
         "_handler",
-        "_is_busy",
-        "_is_ending",
         "_is_handling",
         "_is_reading",
-        "_is_resuming",
         "_is_writing",
         "_loop",
         "_muting",
@@ -65,6 +94,7 @@ class Connection:
         "_reader",
         "_seen",
         "_socket",
+        "_state",
         "_window",
         "attachment",
         "connection_id",
@@ -97,10 +127,8 @@ class Connection:
         self._window = window
         self._reader = FrameReader(max_frame_bytes, budget, self._read_again)
         self._queue = SendQueue()
-        self._is_busy = False
+        self._state = _READING
         self._is_handling = False
-        self._is_resuming = False  # frames that were read are handled in the loop's next turn
-        self._is_ending = False
         self._is_writing = False
         self._is_reading = True
         self._muting: asyncio.TimerHandle | None = None
@@ -145,7 +173,7 @@ class Connection:
         return 0 <= max_idle_ms < waited_ms
 
     def _on_readable(self) -> None:
-        if self._is_busy or self._is_resuming or self._queue.size_bytes > MAX_UNSENT_BYTES:
+        if self._state is not _READING or self._queue.size_bytes > MAX_UNSENT_BYTES:
             self._stop_reading()
             return
         try:
@@ -164,11 +192,7 @@ class Connection:
     @property
     def _may_process(self) -> bool:
         """Whether the next request may be read or handled."""
-        return (
-            not self._is_busy
-            and not self._is_resuming
-            and self._queue.size_bytes <= MAX_UNSENT_BYTES
-        )
+        return self._state is _READING and self._queue.size_bytes <= MAX_UNSENT_BYTES
 
     def _stop_reading(self) -> None:
         if self._is_reading:
@@ -181,10 +205,10 @@ class Connection:
         left = MAX_FRAMES
         try:
             while frame is not None:
-                self._is_busy = True
+                self._state = _BUSY
                 self.frame_count += 1
                 self._handler.handle_frame(self, frame)
-                if self._is_busy or self.is_closed or not self._reader.left:
+                if self._state is not _READING or not self._reader.left:
                     return
                 left -= 1
                 if not left or self._queue.size_bytes > MAX_UNSENT_BYTES:
@@ -256,9 +280,7 @@ class Connection:
             self.close()
             return
         if sent == len(data) or self._queued((memoryview(data)[sent:],)):
-            self._is_busy = False
-            if not self._is_handling:
-                self.request_done()
+            self.request_done()
 
     def _queued(self, items: Sequence[SendItem]) -> bool:
         """Queue items and send what the socket takes; False when the connection is broken."""
@@ -279,6 +301,8 @@ class Connection:
         """End the request in work, and process the next one only after a while."""
         if throttle_time_ms and not self.is_closed:
             self._muting = self._loop.call_later(throttle_time_ms / 1000, self._rested)
+            if self._state is _BUSY:
+                self._state = _MUTED
         else:
             self.request_done()
 
@@ -289,24 +313,25 @@ class Connection:
 
     def request_done(self) -> None:
         """Process the next request; called by the handler itself where there is no answer."""
-        self._is_busy = False
+        if self._state is _BUSY or self._state is _MUTED:
+            self._state = _READING
         if not self._is_handling:
             self._process_soon()
 
     def _process_soon(self) -> None:
         """Go on with what was read, or read; when there is room for answers again at the latest."""
-        if self.is_closed or self._is_ending or not self._may_process:
+        if not self._may_process:
             return
         if self._reader.left:
-            self._is_resuming = True
+            self._state = _RESUMING
             self._loop.call_soon(self._resume)
         else:
             self._read_again()
 
     def _resume(self) -> None:
-        self._is_resuming = False
-        if self.is_closed or self._is_ending:
+        if self._state is not _RESUMING:
             return
+        self._state = _READING
         try:
             frame = self._reader.next_frame()
         except OttlaError as error:
@@ -316,7 +341,7 @@ class Connection:
         self._read_again()
 
     def _read_again(self) -> None:
-        if self._is_reading or self.is_closed or self._is_ending or not self._may_process:
+        if self._is_reading or not self._may_process:
             return
         self._loop.add_reader(self._fd, self._on_readable)
         self._is_reading = True
@@ -340,14 +365,14 @@ class Connection:
         except OSError:
             self.close()
             return
-        if self._is_ending and not self._queue.items:
+        if self._state is _ENDING and not self._queue.items:
             self.close()
         self._process_soon()
 
     def finish(self) -> None:
         """Process no further requests, and close when the answers so far are sent."""
         if self._queue.items and not self.is_closed:
-            self._is_ending = True
+            self._state = _ENDING
             self._reader.left = b""
             self._reader.release()
             self._stop_reading()
@@ -358,7 +383,7 @@ class Connection:
         """Close at once; what was not sent is dropped."""
         if self.is_closed:
             return
-        self.is_closed = True
+        self.is_closed, self._state = True, _CLOSED
         self._reader.release()
         self._queue.clear()
         if self._muting is not None:

@@ -188,18 +188,14 @@ class TlsConnection(Connection):
             self._step()
             return
         super()._on_readable()
-        while self._tls.has_pending and self._is_reading and self._may_read:
+        while self._tls.has_pending and self._is_reading and self._may_process:
             super()._on_readable()
-
-    @property
-    def _may_read(self) -> bool:
-        return self._may_process and not self.is_closed and not self._is_ending
 
     def _read_again(self) -> None:
         if not self._is_secured:
             return
         super()._read_again()
-        if self._tls.has_pending and self._is_reading and self._may_read:
+        if self._tls.has_pending and self._is_reading and self._may_process:
             self._loop.call_soon(self._read_pending)
 
     def _read_pending(self) -> None:
