@@ -117,7 +117,7 @@ def test_a_refresh_is_not_completed_by_a_response_to_an_earlier_request() -> Non
     sim = _simulation()
     sim.cluster.create("later")
     first = sim.client.refresh()
-    sim.run(lambda: sim.client.is_refreshing)
+    sim.run(lambda: sim.client.metadata.is_refreshing)
     sim.client.metadata.add_topics(["later"])
     second = sim.client.refresh()
     sim.run(lambda: first.done)

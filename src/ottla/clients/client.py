@@ -19,7 +19,7 @@ from ottla.clients.connection import NodeConnection
 from ottla.clients.connection_errors import with_hint
 from ottla.clients.metadata import ClusterMetadata
 from ottla.clients.metrics import ClientMetrics
-from ottla.clients.outages import GRACE_MS, ClientTrace, Outages
+from ottla.clients.outages import ClientTrace, Outages
 from ottla.diagnosis.advice import Situation
 from ottla.errors import (
     ClosedError,
@@ -139,17 +139,9 @@ class Client:
         self._connections: dict[ConnectionKey, NodeConnection] = {}
         self._connections_due_ms = 0
         """When a connection must be opened or closed, or a request expires, at the earliest."""
-        self._refreshing = False
-        self._refresh_failures = 0
-        self._refresh_not_before_ms = 0
-        self._waiting_for_metadata: list[Pending[None]] = []
-        self._in_refresh: list[Pending[None]] = []  # complete with the response in flight
         self.trace = ClientTrace(settings)
         self.outages = Outages(self.trace)
         self._answered_addresses: set[str] = set()
-        self._topics_with_problems: set[str] = set()
-        self._is_failing = False
-        self._last_failure = ""
         self._rotation = 0
         self._is_polling = False
         self.closed = False
@@ -492,7 +484,8 @@ class Client:
         return None if earliest_ms == _NEVER else earliest_ms
 
     def _machines_due_ms(self) -> int:
-        earliest_ms = _NEVER if self._refreshing else self._refresh_at_ms()
+        metadata = self.metadata
+        earliest_ms = _NEVER if metadata.is_refreshing else metadata.refresh_due_ms()
         for machine in self.machines:
             due_ms = machine.next_deadline_ms()
             if due_ms is not None and due_ms < earliest_ms:
@@ -501,85 +494,34 @@ class Client:
 
     # ------------------------------------------------------------ metadata
 
-    @property
-    def is_refreshing(self) -> bool:
-        """Whether a metadata request is in flight."""
-        return self._refreshing
-
     def refresh(self, *, without_delay: bool = False) -> Pending[None]:
         """Request a metadata refresh; completes with the response to a request sent after now.
 
         At most one request per retry.backoff.ms is sent; without_delay, after a complete response,
         the next one is sent at once.
         """
-        if without_delay and not self._refresh_failures:
-            self._refresh_not_before_ms = self.now_ms
-        pending: Pending[None] = Pending()
-        self._waiting_for_metadata.append(pending)
-        self.metadata.mark_stale()
+        pending = self.metadata.refresh(self.now_ms, without_delay=without_delay)
         self.transport.wake()
         return pending
 
-    def _refresh_at_ms(self) -> int:
-        """Return when the next request is sent: for new topics at once, unless brokers fail."""
-        due_ms = self.metadata.refresh_due_ms()
-        if self.metadata.has_new_topics and not self._is_failing:
-            return due_ms
-        return max(due_ms, self._refresh_not_before_ms)
-
     def _refresh_metadata(self) -> None:
-        if self._refreshing or self._refresh_at_ms() > self.now_ms or self.closed:
+        metadata = self.metadata
+        if metadata.is_refreshing or metadata.refresh_due_ms() > self.now_ms or self.closed:
             return
-        self._refreshing = True
-        self._in_refresh, self._waiting_for_metadata = self._waiting_for_metadata, []
-        # At most one refresh per backoff.
-        self._refresh_not_before_ms = self.now_ms + self.settings.retry_backoff_ms
-        self.send(ANY_NODE, self.metadata.request()).on_done(self._refreshed)
+        request = metadata.next_request(self.now_ms + self.settings.retry_backoff_ms)
+        self.send(ANY_NODE, request).on_done(self._refreshed)
 
     def _refreshed(self, done: Pending[Any]) -> None:
-        self._refreshing = False
         if done.error is not None:
-            self._refresh_failed(done.error)
+            self.metadata.refresh_failed(
+                done.error, self.now_ms, self.backoff, final=self.pending_error()
+            )
             return
-        self._is_failing = False
+        self.metadata.is_refreshing = self.metadata.is_failing = False
         self.metadata.update(done.value, self.now_ms)
         self.trace.metadata_updated(self.metadata)
-        self._refresh_failures = self._refresh_failures + 1 if self.metadata.incomplete else 0
-        wait_ms = self.backoff.after(self._refresh_failures)
-        self._refresh_not_before_ms = max(self._refresh_not_before_ms, self.now_ms + wait_ms)
-        self._report_topics()
-        answered, self._in_refresh = self._in_refresh, []
-        for pending in answered:
-            pending.complete(None)
-
-    def _report_topics(self) -> None:
-        """Log topics in use that are missing or have no leader, and those that are back."""
-        topics = self.metadata.topics
-        found = {name: topic.problem for name, topic in topics.items() if topic.problem is not None}
-        for name, cause in found.items():
-            self.outages.report(f"topic {name!r}", cause, self.now_ms, grace_ms=GRACE_MS)
-        for name in self._topics_with_problems - found.keys():
-            if name in topics:
-                self.outages.resolve(f"topic {name!r}", self.now_ms)
-            else:
-                self.outages.forget(f"topic {name!r}")
-        self._topics_with_problems = set(found)
-
-    def _refresh_failed(self, error: Exception) -> None:
-        self.metadata.mark_stale()
-        self._refresh_failures += 1
-        self._last_failure = str(error)
-        self._is_failing = True
-        # Waiting calls need the response to a later request.
-        self._waiting_for_metadata = self._in_refresh + self._waiting_for_metadata
-        self._in_refresh = []
-        wait_ms = self.backoff.after(self._refresh_failures)
-        self._refresh_not_before_ms = self.now_ms + wait_ms
-        pending_error = self.pending_error()
-        if pending_error is not None:
-            waiting, self._waiting_for_metadata = self._waiting_for_metadata, []
-            for pending in waiting:
-                pending.fail(pending_error)
+        self.outages.report_topics(self.metadata.topics, self.now_ms)
+        self.metadata.refreshed(self.now_ms, self.backoff)
 
     def pending_error(self) -> KafkaError | None:
         """Return the error that ends waiting, None without one: login or TLS were rejected.
@@ -602,7 +544,7 @@ class Client:
 
     def unreachable(self) -> TimeoutError:
         """Return the error for an unreachable cluster."""
-        return unreachable(self.bootstrap, self.outages.causes() or self._last_failure)
+        return unreachable(self.bootstrap, self.outages.causes() or self.metadata.last_failure)
 
     def closed_error(self) -> ClosedError:
         """Return the error of calls after `close`."""
@@ -611,7 +553,7 @@ class Client:
     @property
     def is_reachable(self) -> bool:
         """Whether the cluster has responded, and the last refresh succeeded."""
-        return self.metadata.updated_ms >= 0 and not self._is_failing
+        return self.metadata.updated_ms >= 0 and not self.metadata.is_failing
 
     def close(self) -> None:
         """Close every connection; pending requests fail with ClosedError."""
@@ -622,10 +564,9 @@ class Client:
             connection.is_open = False
             connection.channel.closed(self.closed_error())
         self._connections.clear()
-        waiting = self._in_refresh + self._waiting_for_metadata
-        self._in_refresh, self._waiting_for_metadata = [], []
-        for pending in [*waiting, *(call.result for call in self._calls)]:
-            pending.fail(self.closed_error())
+        self.metadata.fail_waiting(self.closed_error())
+        for call in list(self._calls):
+            call.result.fail(self.closed_error())
 
 
 def _may_create_topics(settings: ValidatedSettings) -> bool:

@@ -5,11 +5,12 @@ Kafka: org.apache.kafka.clients.{Metadata, MetadataSnapshot, producer.internals.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.errors.base import topic_error
 from ottla.protocol.apis.metadata import MetadataRequest
+from ottla.purgatory.pending import Pending
 from ottla.types import Node, TopicPartition, Uuid
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from ottla.protocol.apis.fetch import FetchResponse
     from ottla.protocol.apis.metadata import MetadataResponse
     from ottla.protocol.apis.produce import ProduceResponse
+    from ottla.purgatory.backoff import Backoff
 
 NO_LEADER = -1
 
@@ -73,6 +75,15 @@ class ClusterMetadata:
         self.has_new_topics = False  # topics in use that no request has named
         self._requested: frozenset[str] = frozenset()  # the topics of the last request
         self._listeners: list[Callable[[], None]] = []
+        self.is_refreshing = False
+        """Whether a request is in flight."""
+        self.is_failing = False
+        """Whether the last request failed."""
+        self.last_failure = ""
+        self._failures = 0
+        self._not_before_ms = 0
+        self._waiting: list[Pending[None]] = []
+        self._in_flight: list[Pending[None]] = []  # complete with the response in flight
 
     # ------------------------------------------------------------ topics in use
 
@@ -108,11 +119,60 @@ class ClusterMetadata:
         """Send no request before max.age or an error: the caller knows the nodes it needs."""
         self._stale, self.updated_ms = False, now_ms
 
+    # ------------------------------------------------------------ refresh
+
+    def refresh(self, now_ms: int, *, without_delay: bool = False) -> Pending[None]:
+        """Request a refresh; completes with the response to a request sent after now."""
+        if without_delay and not self._failures:
+            self._not_before_ms = now_ms
+        pending: Pending[None] = Pending()
+        self._waiting.append(pending)
+        self._stale = True
+        return pending
+
     def refresh_due_ms(self) -> int:
-        """Return when the next refresh is due, 0 for immediately."""
-        if self._stale or self.updated_ms < 0:
-            return 0
-        return self.updated_ms + self.max_age_ms
+        """Return when the next request is sent: for new topics at once, unless brokers fail."""
+        is_due = self._stale or self.updated_ms < 0
+        due_ms = 0 if is_due else self.updated_ms + self.max_age_ms
+        if self.has_new_topics and not self.is_failing:
+            return due_ms
+        return max(due_ms, self._not_before_ms)
+
+    def next_request(self, next_not_before_ms: int) -> Any:
+        """Return the request of a refresh, and send the next one not before a time."""
+        self.is_refreshing = True
+        self._in_flight, self._waiting = self._waiting, []
+        self._not_before_ms = next_not_before_ms
+        return self.request()
+
+    def refreshed(self, now_ms: int, backoff: Backoff) -> None:
+        """Complete the waits for the response that `update` has applied."""
+        self._failures = self._failures + 1 if self.incomplete else 0
+        wait_ms = backoff.after(self._failures)
+        self._not_before_ms = max(self._not_before_ms, now_ms + wait_ms)
+        answered, self._in_flight = self._in_flight, []
+        for pending in answered:
+            pending.complete(None)
+
+    def refresh_failed(
+        self, error: Exception, now_ms: int, backoff: Backoff, *, final: KafkaError | None
+    ) -> None:
+        """Repeat the request after the backoff; `final` ends the waits for it."""
+        self.is_refreshing, self.is_failing, self.last_failure = False, True, str(error)
+        self._stale = True
+        self._failures += 1
+        self._not_before_ms = now_ms + backoff.after(self._failures)
+        self._waiting = self._in_flight + self._waiting  # they need the response to a later request
+        self._in_flight = []
+        if final is not None:
+            self.fail_waiting(final)
+
+    def fail_waiting(self, error: KafkaError) -> None:
+        """Fail all waits for a refresh."""
+        waiting = self._in_flight + self._waiting
+        self._in_flight, self._waiting = [], []
+        for pending in waiting:
+            pending.fail(error)
 
     def request(self) -> MetadataRequest:
         """Build the request for the topics in use."""

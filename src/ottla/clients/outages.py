@@ -11,6 +11,8 @@ import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ottla.clients.metadata import ClusterMetadata, TopicMetadata
     from ottla.clients.settings import ValidatedSettings
     from ottla.types import TopicPartition
@@ -86,6 +88,7 @@ class Outages:
     def __init__(self, trace: ClientTrace) -> None:
         self._trace = trace
         self._current: dict[str, Outage] = {}
+        self._topics: set[str] = set()  # of those that are in `_current`
 
     def report(
         self, subject: str, cause: str, now_ms: int, *, grace_ms: int = 0, is_final: bool = False
@@ -115,6 +118,20 @@ class Outages:
     def forget(self, subject: str) -> None:
         """Drop an outage that no longer matters."""
         self._current.pop(subject, None)
+
+    def report_topics(self, topics: Mapping[str, TopicMetadata], now_ms: int) -> None:
+        """Note topics in use that are missing or have no leader, and those that are back."""
+        problems = {
+            name: topic.problem for name, topic in topics.items() if topic.problem is not None
+        }
+        for name, cause in problems.items():
+            self.report(f"topic {name!r}", cause, now_ms, grace_ms=GRACE_MS)
+        for name in self._topics - problems.keys():
+            if name in topics:
+                self.resolve(f"topic {name!r}", now_ms)
+            else:
+                self.forget(f"topic {name!r}")
+        self._topics = set(problems)
 
     def __contains__(self, subject: str) -> bool:
         return subject in self._current

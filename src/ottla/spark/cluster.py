@@ -170,7 +170,7 @@ class ClusterReader:
 
     def _metadata(self, names: list[str] | None, deadline_ms: float) -> dict[str, TopicLayout]:
         metadata = self.client.metadata
-        self.runtime.wait_until(lambda: not self.client.is_refreshing, deadline_ms)
+        self.runtime.wait_until(lambda: not self.client.metadata.is_refreshing, deadline_ms)
         metadata.all_topics = names is None
         metadata.set_topics(names or ())
         self._refresh(deadline_ms)
