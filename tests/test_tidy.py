@@ -236,7 +236,7 @@ FOR_USERS = {
 # Found by name: by the codec and the registry, by click, by the dispatcher, by pytest.
 CALLED_BY_NAME = re.compile(r"^ottla\.(protocol\.(apis|records)\.|testing\.plugin$)")
 NAMES_IN_TEXT = re.compile(r"[\w.:\[\], |]{1,200}")
-REGISTERS = re.compile(r"\b(command|group|guards|handles)\b")
+REGISTERS = re.compile(r"\b(command|group|handles)\b")
 
 
 # Still used by tests alone; the list may only become shorter.

@@ -54,7 +54,7 @@ def test_names_of_several_parts_are_copied() -> None:
     """The entity of a quota, but not its changes; the text goes with the code."""
     entry = AlterClientQuotasRequest.EntryData
     entity = [entry.EntityData(entity_type="user", entity_name="alice")]
-    request = AlterClientQuotasRequest(entries=[entry(entity=entity, ops=[])])
+    request = AlterClientQuotasRequest(entries=[entry(entity=entity, ops=[])], validate_only=False)
     (result,) = refused(request, ERROR, 1).entries
     assert [(part.entity_type, part.entity_name) for part in result.entity] == [("user", "alice")]
     assert (result.error_code, result.error_message) == (CODE, "too late")

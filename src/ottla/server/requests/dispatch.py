@@ -1,7 +1,9 @@
 """From a frame to a handler and back: versions, decoding, quotas, errors, responses, times.
 
-Every request takes the same steps: `handle_frame` reads it and runs its handler; `_answer` writes
-the response, now or when the handler's Pending is done.
+Every request takes the same steps in `handle_frame`: the API's form bounds and decodes it,
+`call_guarded` authorizes it by the declaration of its API, the handler validates and acts. Its
+connection is authenticated before (`requests/login.py`). `_answer` writes the response, now or when
+the handler's Pending is done; `_fail` refuses what the request names.
 
 Kafka: kafka.server.KafkaApis.handle, RequestHandlerHelper. Hot path: benchmarks/against_kafka.
 """
