@@ -48,8 +48,8 @@ def is_known(path: str) -> bool:
     elif directory == METADATA_LOG:
         folders = [Folder.METADATA_LOG, Folder.PARTITION]
     else:
-        is_own = partition_of(directory) or future_partition_of(directory)
-        is_own = is_own or is_deleted_log(directory) or directory.endswith(STRAY_SUFFIX)
+        is_partition = (partition_of(directory) or future_partition_of(directory)) is not None
+        is_own = is_partition or is_deleted_log(directory) or directory.endswith(STRAY_SUFFIX)
         folders = [Folder.PARTITION] if is_own else []
     return any(file_names(folder, *ALL_STATES).fullmatch(name) for folder in folders)
 

@@ -125,9 +125,11 @@ class Cleaner:
         self._name = log.name
         self._config = log.config
         bound = candidate.first_uncleanable
-        self._segments = [one for one in log.segments if one.base_offset < bound]
-        self._copies = [one.reopened(log.config) for one in self._segments]
-        self._later = [one.reopened(log.config) for one in log.segments if one.base_offset >= bound]
+        self._segments = [segment for segment in log.segments if segment.base_offset < bound]
+        self._copies = [segment.reopened(log.config) for segment in self._segments]
+        self._later = [
+            segment.reopened(log.config) for segment in log.segments if segment.base_offset >= bound
+        ]
         self._active_index = log.segments.active.transaction_index.copied()
         self._producers = log.producer_state.entries_for_worker()
         self._scan: KeyScan
@@ -193,7 +195,7 @@ class Cleaner:
         self._aborted = self._read_aborted()
         yield from self._fill_map()
         end_offset = self.end_offset
-        self._segments = [one for one in self._segments if one.base_offset < end_offset]
+        self._segments = [segment for segment in self._segments if segment.base_offset < end_offset]
         sizes = [self._size_of(number) for number in range(len(self._segments))]
         groups = group_segments(
             sizes,
@@ -211,7 +213,7 @@ class Cleaner:
 
     def _read_aborted(self) -> list[AbortedTransaction]:
         """Return the aborted transactions of the whole log: a marker may lie in a later segment."""
-        stored = [one.transaction_index for one in (*self._copies, *self._later[:-1])]
+        stored = [segment.transaction_index for segment in (*self._copies, *self._later[:-1])]
         return [entry for index in (*stored, self._active_index) for entry in index.entries()]
 
     # The map
@@ -224,7 +226,7 @@ class Cleaner:
         offset_map = OffsetMap(size, limits.load_factor, self._seed)
         self._scan = KeyScan(offset_map, now_ms=self._now_ms, horizon_ms=horizon_ms)
         start = candidate.first_dirty
-        after = [one for one in self._aborted if one.last_offset >= start]
+        after = [transaction for transaction in self._aborted if transaction.last_offset >= start]
         indexer = KeyIndexer(self._scan, CleanedTransactions(after), start_offset=start)
         for number, segment in enumerate(self._copies):
             end_offset = self._end_of(number)

@@ -77,7 +77,7 @@ def check_aborts(directory: Directory, subdirectory: str) -> list[WrongIndex]:
     """Return the transaction indexes that contradict the records, up to the first damage."""
     found = [base_offset_of(name, LOG_SUFFIX) for name in directory.list(subdirectory)]
     replay, wrong = _Replay(directory, subdirectory), []
-    for base_offset in sorted(one for one in found if one is not None):
+    for base_offset in sorted(offset for offset in found if offset is not None):
         path = join(subdirectory, segment_file_name(base_offset, LOG_SUFFIX))
         with closing(directory.open(path)) as file:
             try:
@@ -103,8 +103,14 @@ def _merged(
     """
     if not index.is_consistent(base_offset):
         return expected
-    stored = {(one.producer_id, one.last_offset): one for one in index.entries()}
-    preceding = {(one.producer_id, one.last_offset): end for one, end in replay.preceding.items()}
+    stored = {
+        (transaction.producer_id, transaction.last_offset): transaction
+        for transaction in index.entries()
+    }
+    preceding = {
+        (transaction.producer_id, transaction.last_offset): end
+        for transaction, end in replay.preceding.items()
+    }
     right, is_right = [], True
     for one in expected:
         key = one.producer_id, one.last_offset

@@ -53,7 +53,7 @@ class FlushWaits:
         waits = self._waiting.pop(old, None)
         if waits is not None:
             self._waiting.setdefault(new, []).extend(waits)
-        self.overdue[:] = [new if one is old else one for one in self.overdue]
+        self.overdue[:] = [new if wait is old else wait for wait in self.overdue]
 
     def settle(self, log: PartitionLog) -> None:
         """Complete waits for what is durable now; fail all when the log is lost.

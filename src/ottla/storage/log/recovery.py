@@ -333,7 +333,9 @@ class LogLoader:
         for segment in segments:
             segment.remove_files()
         dropped = {segment.base_offset for segment in segments}
-        self._segments = [one for one in self._segments if one.base_offset not in dropped]
+        self._segments = [
+            segment for segment in self._segments if segment.base_offset not in dropped
+        ]
 
     def _find_end(self) -> int:
         if not self._segments:

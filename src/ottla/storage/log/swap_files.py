@@ -51,7 +51,7 @@ def replace_segments(
     """
     for segment in sorted(new, key=lambda one: -one.base_offset):
         segment.change_suffix(SWAP_SUFFIX)
-    log.retire_segments(old, now_ms, kept_snapshots={one.base_offset for one in new})
+    log.retire_segments(old, now_ms, kept_snapshots={segment.base_offset for segment in new})
     for segment in new:
         segment.change_suffix("")
 

@@ -144,7 +144,7 @@ class CheckpointQueue:
         )
 
     def _lowering_in(self, log_dir: LogDirectory) -> list[PartitionLog]:
-        return [one for one in self._lowering if self._table.directory_of(one) is log_dir]
+        return [log for log in self._lowering if self._table.directory_of(log) is log_dir]
 
     def _is_gone(self, log_dir: LogDirectory, partition: TopicPartition) -> bool:
         """Whether a file has, or may get, an entry of a partition that the directory has not."""
@@ -418,4 +418,4 @@ def write_all(
     checkpoints: Sequence[DurableCheckpoint], run_on_volume: RunOnVolume
 ) -> Pending[None]:
     """Write checkpoints in workers; complete when the last is done, whether or not some failed."""
-    return all_done(one.start(run_on_volume) for one in checkpoints)
+    return all_done(checkpoint.start(run_on_volume) for checkpoint in checkpoints)

@@ -83,7 +83,7 @@ class CleanerOffsets:
 
     def _forget_deleted(self) -> None:
         table = self._table
-        for log in [one for one in self._offsets if not table.holds(one)]:
+        for log in [log for log in self._offsets if not table.holds(log)]:
             del self._offsets[log]
         for log_dir, stored in self._stored.items():
             if any(table.log_dirs.get(partition) is not log_dir for partition in stored):

@@ -165,7 +165,7 @@ class FutureLogs:
 
         Kafka: LogManager.recoverAbandonedFutureLogs, which also drops a log that is there.
         """
-        for log in [one for one in self if one.topic_id is None]:
+        for log in [log for log in self if log.topic_id is None]:
             self._identify(log, now_ms)
         logs, table = self._logs, self._table
         for log in self:

@@ -49,7 +49,7 @@ def run_now(job: StorageJob) -> None:
 
 def run_all(jobs: Iterable[StorageJob], run_on_volume: RunOnVolume) -> Pending[None]:
     """Run jobs in workers; complete when the last is done, whether or not some failed."""
-    return all_done(_submitted(one.volume, one.run, run_on_volume, one.done) for one in jobs)
+    return all_done(_submitted(job.volume, job.run, run_on_volume, job.done) for job in jobs)
 
 
 def run_reads(
@@ -76,7 +76,7 @@ def run_timestamp_reads(
             one.done()
         result.complete(None)
 
-    run_reads([(one.volume, one.read) for one in reads], run_on_volume).on_done(completed)
+    run_reads([(read.volume, read.read) for read in reads], run_on_volume).on_done(completed)
     return result
 
 

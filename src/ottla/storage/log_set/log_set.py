@@ -390,7 +390,9 @@ class LogSet:
         return min(candidates, key=lambda log_dir: counts[log_dir.path])
 
     def _log_counts(self) -> Counter[str]:
-        return Counter({one.path: len(self.table.logs_in(one)) for one in self.directories})
+        return Counter(
+            {log_dir.path: len(self.table.logs_in(log_dir)) for log_dir in self.directories}
+        )
 
     def _candidates(self, directory_id: Uuid | None) -> list[LogDirectory]:
         """Return the directories that may hold a new log."""

@@ -63,7 +63,7 @@ class RemovalQueue:
         for entry in removals:
             (due if entry.is_due(now_ms) else self._removals).append(entry)
         jobs: list[StorageJob] = [
-            RemovalJob(self, self._table, one) for one in due if one.log_dir.is_online
+            RemovalJob(self, self._table, removal) for removal in due if removal.log_dir.is_online
         ]
         return jobs + self._take_segments(now_ms)
 

@@ -49,14 +49,14 @@ class SegmentList:
 
     def insert(self, segments: Iterable[Segment]) -> None:
         """Add segments whose place is free, before the active one."""
-        self.ordered = sorted((*self.ordered, *segments), key=lambda one: one.base_offset)
+        self.ordered = sorted((*self.ordered, *segments), key=lambda segment: segment.base_offset)
         self.base_offsets = [segment.base_offset for segment in self.ordered]
         self.active = self.ordered[-1]
 
     def remove(self, segments: Iterable[Segment]) -> None:
         """Remove segments from the list; the caller removes their files."""
         removed = {segment.base_offset for segment in segments}
-        self.ordered = [one for one in self.ordered if one.base_offset not in removed]
+        self.ordered = [segment for segment in self.ordered if segment.base_offset not in removed]
         self.base_offsets = [segment.base_offset for segment in self.ordered]
         if self.ordered:
             self.active = self.ordered[-1]
