@@ -196,7 +196,7 @@ def _our_answer(question: str) -> list[str]:
     kind, *fields = question.split("\t")
     if kind == "value":
         scope, name, text = fields
-        reading = TABLES[scope].read({name: text})
+        reading = TABLES[scope].definitions.read({name: text})
         return [one.message for one in reading.problems if one.name == name] or ["ok"]
     try:
         parse_broker_config(dict(field.split("=", 1) for field in fields))

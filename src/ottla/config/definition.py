@@ -54,7 +54,7 @@ class Type(Enum):
 
 
 class Importance(Enum):
-    """How much a setting matters to most users."""
+    """The weight of a setting for most users."""
 
     HIGH = "high"
     MEDIUM = "medium"
@@ -158,7 +158,7 @@ class Key:
             value = _CONVERSIONS[self.type](value, self.type)
         except _WrongKindError as error:
             raise ConfigErrors([invalid(self.name, given, str(error))]) from None
-        if isinstance(self.check, ListCheck):
+        if isinstance(self.check, ListCheck) and isinstance(value, tuple):
             return tuple(dict.fromkeys(value))  # KIP-1161: duplicates are removed, not refused
         return value
 

@@ -34,7 +34,7 @@ class Source(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """A setting that gives the value, or would if those of higher precedence were not set."""
+    """A setting that gives the value, or would if no setting of higher precedence did."""
 
     name: str
     value: str | None

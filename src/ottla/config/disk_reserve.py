@@ -13,7 +13,7 @@ AUTOMATIC = -1
 _LARGEST_AUTOMATIC_BYTES = 1 << 30
 _AUTOMATIC_PERCENT = 5
 _SMALLEST_AUTOMATIC_BYTES = 64 << 20
-"""Enough for what arrives between two measurements, index files and the metadata log."""
+"""Enough for the records between two measurements, index files and the metadata log."""
 
 
 class DiskReserveSettings(ConfigTable):

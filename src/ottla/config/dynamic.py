@@ -238,7 +238,7 @@ def _value_problems(name: str, value: str) -> list[ConfigProblem]:
 
 
 def listener_problems(given: Mapping[str, str]) -> list[ConfigProblem]:
-    """Return the invalid settings of single listeners, which parsing a table does not check."""
+    """Return the invalid settings of single listeners; parsing a table does not check them."""
     return [
         problem._replace(name=name)
         for name, value in given.items()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class ListenerSettings:
-    """`listener.name.<name>.<setting>` of a configuration, which is immutable."""
+    """`listener.name.<name>.<setting>` of an immutable configuration."""
 
     __slots__ = ("config", "listener", "prefix")
 

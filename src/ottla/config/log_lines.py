@@ -72,7 +72,7 @@ class LogLevelError(ValueError):
 
 
 class LoggingSettings(ConfigTable):
-    """What the broker's log contains, and where it is written."""
+    """Content and place of the broker's log."""
 
     log_level: Text = key(
         "INFO",

@@ -35,7 +35,7 @@ class Provider(Protocol):
     """Finds a value by its path and key."""
 
     def get(self, path: str, key: str) -> str | None:
-        """Return the value, None where there is none. Raises ProviderError."""
+        """Return the value, None for an unknown name. Raises ProviderError."""
 
 
 class _Paths:

@@ -43,5 +43,5 @@ ADVICE: Final = {
 
 
 def python_client_hint(name: str) -> str | None:
-    """Return what to use instead of a setting of kafka-python or aiokafka; None for others."""
+    """Return the setting that replaces one of kafka-python or aiokafka; None for others."""
     return ADVICE.get(name)

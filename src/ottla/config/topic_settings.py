@@ -17,7 +17,7 @@ from ottla.config.definition import MAX_LONG, Bool, ConfigTable, Double, Int, Lo
 
 
 class TopicSettings(ConfigTable):
-    """How the partitions of one topic are stored."""
+    """Storage of the partitions of one topic."""
 
     cleanup_policy: Names = key(
         ["delete"],

@@ -58,7 +58,7 @@ class HttpConnection(H11Protocol):
         super().connection_lost(exc)
 
     def end(self) -> None:
-        """Close at once, whether or not the client has read what was written."""
+        """Close at once; the client may lose the end of an answer."""
         self._forget_timer()
         self.connections.discard(self)
         self.transport.abort()

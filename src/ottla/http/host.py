@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.http")
 START_DELAY_S = 1.0
-"""Delay of the import, which would slow a node's start; connections wait in the backlog."""
+"""Delay of the import: it would slow a node's start; connections wait in the backlog."""
 STOP_LIMIT_S = 2.0
 _BACKLOG = 128
 _KEEP_ALIVE_S = 12

@@ -100,7 +100,7 @@ def send_flights(
 
 
 def send_marker(bootstrap: str, value: bytes) -> None:
-    """Send a record without a flight to every partition, which marks the end of the year."""
+    """Send a record without a flight to every partition: it marks the end of the year."""
     with Producer(bootstrap_servers=bootstrap) as producer:
         for partition in range(FLIGHT_PARTITIONS):
             producer.send(FLIGHTS, value, partition=partition)

@@ -115,7 +115,7 @@ def load_extract() -> Data:
 
 
 def _year_rows(rows: Iterator[list[str]]) -> Iterator[Flight]:
-    """Yield the flights of rows with a header; not as dicts, which take three times as long."""
+    """Yield the flights of rows with a header; dicts would take three times as long."""
     chosen = itemgetter(*map(next(rows).index, YEAR_COLUMNS))
     hours: dict[str, int] = {}
     for row in rows:

@@ -30,11 +30,11 @@ POLL_SECONDS = 0.01
 WARM_UP = "--warm-up"
 ATTEMPTS = 5
 SLOW_WORKER = "Python worker failed to connect back"
-"""Spark gives a worker ten seconds to start, which a busy machine exceeds: the job goes on then."""
+"""Spark gives a worker ten seconds to start; a busy machine exceeds them, and the job goes on."""
 
 
 class Job:
-    """A process with a Spark session, which waits to be told to run the job.
+    """A process with a Spark session; it waits for the order to run the job.
 
     One that warms up reads a topic first: Spark's Python processes are there when the job begins.
     """

@@ -29,7 +29,7 @@ CARRIERS = ("#1b9e77", "#7570b3", "#e7298a", "#a6761d", "#17a2b8")
 
 
 class Findings(NamedTuple):
-    """What the picture says in words."""
+    """The content of the picture in words."""
 
     title: str
     subtitle: str
@@ -38,7 +38,7 @@ class Findings(NamedTuple):
 
 
 def findings(weeks: Weeks, partial: Collection[int]) -> Findings:
-    """Return the title, which names the worst week, and the totals."""
+    """Return the title, with the worst week, and the totals."""
     totals = by_week(weeks)
     worst = worst_week(totals, partial)
     year = sum(totals.values(), WeekCounts())

@@ -77,7 +77,7 @@ def airlines_table(spark: SparkSession, bootstrap: str) -> DataFrame:
 
 
 def start_query(spark: SparkSession, bootstrap: str, checkpoint: str) -> StreamingQuery:
-    """Start the job, which reads all available records and ends."""
+    """Start the job; it reads all available records and ends."""
     counts = weekly_counts(spark, bootstrap)
     joined = counts.join(sql.broadcast(airlines_table(spark, bootstrap)), "carrier", "left")
     fields = ("week", "carrier", "airline", "flights", "cancelled", "delay_minutes")

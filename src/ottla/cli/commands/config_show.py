@@ -68,7 +68,7 @@ def show(file: str | None, overrides: tuple[str, ...], origin: bool, given: bool
 
 
 def setting_lines(settings: StartSettings) -> Iterator[Line]:
-    """Yield every setting by name: Kafka's, Ottla's, and those of plug-ins that were given."""
+    """Yield every setting by name: Kafka's, Ottla's, and those given for plug-ins."""
     from ottla.config.dynamic import definition_of
 
     config, given = settings.config, settings.given

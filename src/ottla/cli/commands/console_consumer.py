@@ -310,7 +310,7 @@ def _print(
 def print_record(record: R, write: Callable[[R], str], otherwise: str | None) -> bool:
     """Print a record; return whether it was printed.
 
-    `otherwise` names what becomes of one that cannot be printed; None raises FormatterError.
+    `otherwise` names the fate of a record that cannot be printed; None raises FormatterError.
     """
     try:
         text = write(record)

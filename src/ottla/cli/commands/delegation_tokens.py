@@ -41,7 +41,7 @@ _ACTIONS: Final = {
     "expire": ("hmac", "expiry_time_period"),
     "describe": (),
 }
-"""What each action requires."""
+"""Options that each action requires."""
 _NOT_WITH: Final = {
     "create": ("hmac", "renew_time_period", "expiry_time_period"),
     "renew": ("renewer_principal", "max_life_time_period", "expiry_time_period", "owner_principal"),

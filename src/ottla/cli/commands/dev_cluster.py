@@ -68,7 +68,7 @@ class DevNode(NamedTuple):
 
     @property
     def ready(self) -> Path:
-        """The ready file, which exists while the node serves."""
+        """The ready file; it exists while the node serves."""
         return self.directory / "ready.json"
 
     @property
@@ -220,7 +220,7 @@ def _settings(node: DevNode, members: list[DevNode]) -> dict[str, str]:
 
 
 def _spawn(node: DevNode) -> psutil.Popen:
-    """Start a node in its own session: Ctrl-C reaches this process only, which stops the node."""
+    """Start a node in its own session: Ctrl-C reaches this process only; it stops the node."""
     import psutil
 
     with node.log.open("ab") as log:

@@ -97,7 +97,7 @@ def log_repair(
 
 
 class _Log(NamedTuple):
-    """A partition's log and what was found in it."""
+    """A partition's log and its damage."""
 
     name: str
     inspection: LogInspection

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.node")
 _CLUSTER_ID_VARIABLES = ("CLUSTER_ID", "KAFKA_CLUSTER_ID", "KAFKA_KRAFT_CLUSTER_ID")
-"""Of the images of Apache, Confluent and Bitnami."""
+"""Prefixes in the images of Apache, Confluent and Bitnami."""
 EXAMPLES = """
 \b
 Examples:
@@ -223,7 +223,7 @@ async def _serve(
 
 
 async def _started(node: Node, stopped: asyncio.Event) -> bool:
-    """Start the node; return False when a signal came first, which ends the start."""
+    """Start the node; return False when a signal ended the start."""
     starting, signalled = asyncio.ensure_future(node.start()), asyncio.ensure_future(stopped.wait())
     await asyncio.wait({starting, signalled}, return_when=asyncio.FIRST_COMPLETED)
     signalled.cancel()
@@ -237,7 +237,7 @@ async def _started(node: Node, stopped: asyncio.Event) -> bool:
 
 
 def _file_advice(error: OSError) -> str:
-    """Return in one line which file cannot be used, and what to do."""
+    """Return in one line the file that cannot be used, and the next step."""
     if error.filename is None:
         return str(error)
     advice = "give this user the right to read and write it, or choose other log.dirs"

@@ -48,7 +48,7 @@ class RunningNode(NamedTuple):
 
     process: psutil.Process
     arguments: list[str]
-    """What follows `server-start`."""
+    """Arguments after `server-start`."""
 
 
 @click.command("server-stop", epilog=EXAMPLES)
@@ -202,7 +202,7 @@ def _files(arguments: list[str]) -> Iterator[str]:
 def terminate(
     processes: Sequence[psutil.Process], timeout_s: float
 ) -> tuple[list[psutil.Process], list[psutil.Process]]:
-    """Send SIGTERM to all; return those that ended within the time, and those that did not."""
+    """Send SIGTERM to all; return the processes that ended within the time, and the others."""
     import psutil
 
     for process in processes:

@@ -208,7 +208,7 @@ def _address(_context: object, _option: object, value: str | None) -> MetricsAdd
 @click.option("--command-config", metavar="FILE", help="Properties of clients: security, timeouts.")
 @click.option("--checkpoint", required=True, help="Directory or URI to go on from.")
 @spark_options
-@click.option("--once", is_flag=True, help="Process what is there, and end.")
+@click.option("--once", is_flag=True, help="Process the available records, and end.")
 @click.option(
     "--config",
     "settings",
@@ -332,7 +332,7 @@ def _run(app: Streams, options: dict[str, Any]) -> None:
 
 
 def _run_once(app: Streams, address: MetricsAddress | None, *, as_json: bool) -> None:
-    """Process what is there, a line for each micro-batch, and serve the progress meanwhile."""
+    """Process the available records, print a line for each micro-batch, and serve the progress."""
     from ottla.streams.run.metrics import StreamsMetrics
     from ottla.streams.run.progress import ProgressLog
 

@@ -347,7 +347,7 @@ def _open_longer_than(
 def _without_coordinator(
     admin: Admin, candidates: Sequence[OpenTransaction]
 ) -> list[OpenTransaction]:
-    """Return those of which no coordinator has an open transaction in their partition."""
+    """Return the transactions that no coordinator has open in their partition."""
     if not candidates:
         return []
     producer_ids = {one.producer.producer_id for one in candidates}

@@ -34,7 +34,7 @@ class Pair(NamedTuple):
 
     @property
     def key_pem(self) -> str:
-        """The key in PKCS #8, which OpenSSL and Java read."""
+        """The key in PKCS #8, for OpenSSL and Java."""
         pkcs8 = PrivateFormat.PKCS8
         return self.key.private_bytes(Encoding.PEM, pkcs8, NoEncryption()).decode()
 
@@ -66,7 +66,7 @@ def new_authority(common_name: str) -> Pair:
 
 
 def issue(authority: Pair, common_name: str, hosts: Sequence[str]) -> Pair:
-    """Return a certificate for a node, which is also a client of other nodes."""
+    """Return a certificate for a node; it also serves as a client's."""
     key = ec.generate_private_key(ec.SECP256R1())
     roles = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
     builder = (

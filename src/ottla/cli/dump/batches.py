@@ -44,7 +44,7 @@ _CHECKPOINT_NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint.*")
 
 
 class DumpOptions(NamedTuple):
-    """What to print; `parse` decodes a record's key and value, None prints neither."""
+    """Options of the output; `parse` decodes a record's key and value, None prints neither."""
 
     is_deep: bool
     skip_record_metadata: bool

@@ -75,7 +75,7 @@ def whole_options(command: click.Command, ctx: click.Context, args: list[str]) -
 
 
 def _whole_name(given: str, names: Sequence[str], ctx: click.Context) -> str:
-    """Return the only name with this prefix, or the given text if there is none."""
+    """Return the only name with this prefix; without one, the text itself."""
     found = [given] if given in names else sorted(one for one in names if one.startswith(given))
     if len(found) > 1:
         kind = "option" if given.startswith("--") else "command"
@@ -123,7 +123,7 @@ class ToolGroup(click.Group):
         super().__init__(*arguments, **{**keywords, "no_args_is_help": False})
 
     def add_command(self, cmd: click.Command, name: str | None = None) -> None:
-        """Add a subcommand, whose help ends with those of the tool's examples that call it."""
+        """Add a subcommand; its help ends with the tool's examples that call it."""
         super().add_command(cmd, name)
         cmd.epilog = cmd.epilog or _examples_of(self.epilog or "", name or cmd.name or "")
 

@@ -27,7 +27,7 @@ class _Names(click.types.StringParamType):
     def shell_complete(
         self, ctx: click.Context, _param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Return the names that begin with what was typed."""
+        """Return the names that begin with the typed text."""
         found = _cluster_names(ctx, self._names)
         return [CompletionItem(name) for name in found if name.startswith(incomplete)]
 

@@ -16,7 +16,7 @@ INT_BITS = 32
 
 
 def parse_dynamic_voters(text: str, listener: str) -> tuple[Voter, ...]:
-    """Parse a list of voters, which serve on one listener; ValueError with Kafka's text."""
+    """Parse a list of voters on one listener; ValueError with Kafka's text."""
     voters: dict[int, Voter] = {}
     for part in text.strip().split(","):
         if not part:

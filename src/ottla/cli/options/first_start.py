@@ -69,7 +69,7 @@ def _known_id(config: BrokerConfig) -> str | None:
 
 
 def obstacles(config: BrokerConfig, *, may_format: bool) -> list[str]:
-    """Return what would keep a valid configuration from starting on this machine now.
+    """Return the problems with which a valid configuration cannot start on this machine now.
 
     The node itself may run already: its ports are then taken by it.
     """

@@ -43,7 +43,7 @@ class Profile(NamedTuple):
 
 
 def take_profile(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
-    """Return the value of --profile, which may stand anywhere, and the other arguments."""
+    """Return the value of --profile, wherever it stands, and the other arguments."""
     left = list(arguments)
     for position, word in enumerate(left):
         if word == "--":

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def near_names(name: str, known: Iterable[str]) -> list[str]:
-    """Return the nearest of the known names; none if no name is similar.
+    """Return the nearest of the known names; empty if no name is similar.
 
     `--json`, which Kafka's tools do not have, is for its misspellings alone.
     """

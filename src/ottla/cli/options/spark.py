@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 _MASTER: Final = re.compile(r"local(\[.+\])?|yarn|(spark|k8s|sc)://.+")
 _HADOOP: Final = frozenset({"HADOOP_CONF_DIR", "YARN_CONF_DIR", "PYSPARK_GATEWAY_PORT"})
-"""What names the cluster of YARN; the last one stands in a driver that runs there."""
+"""Variables that name the cluster of YARN; the last is set in a driver that runs there."""
 _YARN_ARCHIVES: Final = "spark.yarn.dist.archives"
 """With `spark.archives` executors of YARN unpack what their node has unpacked already."""
 

@@ -76,7 +76,7 @@ class StopSignals:
             raise KeyboardInterrupt
 
     def settle(self) -> None:
-        """Interrupt no more: what follows is the stop, which is limited in time after a signal."""
+        """Interrupt no more: the stop follows, and its time is limited after a signal."""
         self._is_settled = True
         for number in _ALARM:
             signal.signal(number, self._give_up)

@@ -158,7 +158,7 @@ class Formatter:
 
 
 def reader(class_name: str) -> Reader:
-    """Return a deserializer as a function to text, which raises ValueError for invalid bytes."""
+    """Return a deserializer as a function to text; it raises ValueError for invalid bytes."""
     if not class_name:
         return _text
     try:

@@ -34,7 +34,7 @@ def decimals(value: float, places: int) -> str:
 
 
 def percentile(ordered: Sequence[int], part: float) -> int:
-    """Return the value at a fraction of the ordered values; 0 if there are none."""
+    """Return the value at a fraction of the ordered values; 0 without values."""
     return ordered[int(part * len(ordered))] if ordered else 0
 
 

@@ -83,7 +83,7 @@ class _Command(ToolCommand):
 @click.option("--num-headers", type=INTEGER, default=0, help="Headers of a record.")
 @click.option("--command-config", metavar="FILE", help="Settings of all clients.")
 def end_to_end_latency(**flags: Any) -> None:
-    """Send records one by one, read each back, and report how long that took."""
+    """Send records one by one, read each back, and report the latencies."""
     _check(flags)
     from ottla.clients.blocking import Consumer, Producer
 

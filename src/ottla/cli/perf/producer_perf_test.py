@@ -258,7 +258,7 @@ class _Sent:
 
 
 class _Transactions:
-    """Transactions of --transaction-duration-ms; without transactional.id there are none."""
+    """Transactions of --transaction-duration-ms; does nothing without transactional.id."""
 
     def __init__(self, producer: Producer, flags: dict[str, Any]) -> None:
         given_ms = flags["transaction_duration_ms"]

@@ -90,7 +90,7 @@ def parse_directories(text: str) -> dict[tuple[TopicPartition, int], str]:
 
 
 def parse_executable(text: str) -> dict[TopicPartition, tuple[int, ...]]:
-    """Parse a plan for --execute, which names each partition once, with distinct replicas."""
+    """Parse a plan for --execute: each partition once, with distinct replicas."""
     plan = parse_plan(text)
     if not plan:
         raise ToolError("Partition reassignment list cannot be empty")

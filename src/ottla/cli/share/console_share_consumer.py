@@ -114,7 +114,7 @@ def _settings(options: dict[str, Any]) -> dict[str, Any]:
 def _print(
     record: ShareRecord, write: Callable[[Any], str], options: dict[str, Any]
 ) -> AcknowledgeType:
-    """Print a record; return what is decided on it."""
+    """Print a record; return its acknowledgement."""
     otherwise = "rejecting" if options["reject_message_on_error"] else None
     is_printed = print_record(record, write, otherwise)
     if options["reject"] or not is_printed:

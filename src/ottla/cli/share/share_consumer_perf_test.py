@@ -129,7 +129,7 @@ class Count(NamedTuple):
 
 
 class Reading:
-    """One run: what each share consumer has read."""
+    """One run: the counts of each share consumer."""
 
     def __init__(self, flags: dict[str, Any]) -> None:
         self._flags = flags

@@ -25,7 +25,7 @@ HELP_ROWS: Final = (
 
 
 class Arguments(NamedTuple):
-    """The positional arguments of a command: their name, how many, and their help."""
+    """The positional arguments of a command: name, number and help."""
 
     name: str
     number: str
@@ -192,7 +192,7 @@ def man_lines(name: str) -> Iterator[str]:
 
 
 def flag_help_lines(name: str) -> Iterator[str]:
-    """Yield what a command prints for -h."""
+    """Yield the lines that a command prints for -h."""
     yield from _usage(f" {name} [-h]", COMMANDS[name])
     yield from HELP_ROWS
 

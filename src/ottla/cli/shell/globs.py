@@ -31,7 +31,7 @@ class Found(NamedTuple):
 
 
 def find_nodes(root: Node, pattern: str, working_directory: str) -> list[Found]:
-    """Return the nodes that match a path, in order; an empty list when there are none."""
+    """Return the nodes that match a path, in order."""
     return list(_matches(root, path_parts(pattern, working_directory), ()))
 
 

@@ -47,7 +47,7 @@ _FLAGS: Final = ("--help", "--snapshot", "-h", "-s")
 
 
 class ShellCommand(click.Command):
-    """A command whose help and errors are those of Kafka's tool."""
+    """A command with the help and errors of Kafka's tool."""
 
     def get_help(self, _ctx: click.Context) -> str:
         """Return Kafka's help and our examples."""

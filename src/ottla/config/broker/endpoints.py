@@ -20,7 +20,7 @@ _HOST_PORT = re.compile(r"(?:.*?://)?\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]+)", re.DO
 
 
 class SecurityProtocol(IntEnum):
-    """How a listener is secured; broker registrations contain the numbers."""
+    """The security of a listener; broker registrations contain the numbers."""
 
     PLAINTEXT = 0
     SSL = 1

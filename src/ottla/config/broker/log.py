@@ -31,7 +31,7 @@ from ottla.config.definition import (
 
 
 class LogSettings(ConfigTable):
-    """How partitions are stored."""
+    """Storage of partitions."""
 
     compression_gzip_level: Int = key(-1, "Compression level of gzip.", GZIP_LEVEL)
     compression_lz4_level: Int = key(9, "Compression level of lz4.", between(1, 17))
@@ -164,7 +164,7 @@ class LogSettings(ConfigTable):
 
 
 class CleanerSettings(ConfigTable):
-    """How compacted partitions are cleaned."""
+    """Cleaning of compacted partitions."""
 
     log_cleaner_backoff_ms: Long = key(
         15_000, "Pause of the cleaner when no log needs it.", at_least(0)

@@ -61,7 +61,7 @@ _ADVICE: Final = {
 
 
 def removed_setting(name: str) -> str | None:
-    """Return what to do about a name that Kafka 4 has removed, None for any other name."""
+    """Return the advice on a name that Kafka 4 has removed, None for any other name."""
     found = _ADVICE.get(name)
     if found is None:
         found = next((text for prefix, text in _PREFIXES.items() if name.startswith(prefix)), None)

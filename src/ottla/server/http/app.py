@@ -45,7 +45,7 @@ class NodePages:
         self._scrape_count = 0
 
     def all(self) -> list[Page]:
-        """Return the pages; probes need no login, which the kubelet could not give."""
+        """Return the pages; probes need no login: the kubelet could not give one."""
         return [
             Page("/metrics", self.metrics, needs_login=True, is_public=True),
             Page("/livez", self.livez, is_public=True),
@@ -99,7 +99,7 @@ class NodePages:
         return _answer(is_good=all(checks.values()), state=health.state, checks=checks)
 
     async def startupz(self, _request: Request) -> Response:
-        """Report whether the start is complete, and how many logs remain to be opened."""
+        """Report whether the start is complete, and the number of logs to be opened."""
         health = self._health
         is_over = health.state in {BrokerState.RUNNING, BrokerState.SHUTTING_DOWN}
         return _answer(is_good=is_over, state=health.state, recovery=health.progress())

@@ -36,7 +36,7 @@ _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {
 
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:
-    """Return what the caller passed as `extra`, to be written."""
+    """Return the fields that the caller passed as `extra`, to be written."""
     return {key: bounded(value) for key, value in record.__dict__.items() if key not in _STANDARD}
 
 

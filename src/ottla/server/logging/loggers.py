@@ -57,8 +57,8 @@ def _level_name(logger: logging.Logger) -> str:
 def change_levels(changes: Iterable[tuple[str, int, str | None]], *, only_check: bool) -> None:
     """Set (0) or reset (1) levels, all or none: (logger, operation, level).
 
-    KafkaError INVALID_CONFIG for an unknown logger or level, INVALID_REQUEST for what cannot be
-    done to a logger; UNKNOWN_SERVER_ERROR without a text, as Kafka, for an unknown operation.
+    KafkaError INVALID_CONFIG for an unknown logger or level, INVALID_REQUEST for an operation that
+    loggers do not have; UNKNOWN_SERVER_ERROR without a text, as Kafka, for an unknown one.
     """
     requested = list(changes)
     known = _loggers()

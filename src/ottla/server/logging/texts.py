@@ -50,7 +50,7 @@ def message_of(record: logging.LogRecord) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return the first names of a request, and how many it has besides."""
+    """Return the first names of a request, and the number of the others."""
     first = ", ".join(names[:MAX_LISTED])
     more = len(names) - MAX_LISTED
     return f"{first} and {more:,} more" if more > 0 else first

@@ -31,7 +31,7 @@ _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 
 
 def make_directory(path: str) -> None:
-    """Create a directory, which other users of the machine cannot read, and its parents."""
+    """Create a directory that other users of the machine cannot read, and its parents."""
     os.makedirs(path, DIRECTORY_MODE, exist_ok=True)
 
 
@@ -77,7 +77,7 @@ class RealFile:
         return expected
 
     def _append_rest(self, descriptor: int, buffers: Sequence[Buffer], skip: int) -> None:
-        """Append the bytes after the first `skip` ones, which a short write has left."""
+        """Append the bytes after the first `skip` ones, the rest of a short write."""
         for buffer in buffers:
             view = memoryview(buffer)
             if skip >= len(view):
@@ -158,7 +158,7 @@ class RealFile:
         os.fsync(descriptor)
 
     def send_to(self, sock: socket.socket, position: int, size: int) -> int:
-        """Send bytes by sendfile; return how many the socket took."""
+        """Send bytes by sendfile; return the number that the socket took."""
         descriptor = self._descriptor
         if descriptor < 0:
             descriptor = self._open()
@@ -289,7 +289,7 @@ class RealDirectory:
         return f"RealDirectory({self.root!r})"
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
-        """Return the file, which is opened on first use; with `create` a missing one is created."""
+        """Return the file, opened on first use; with `create` a missing one is created."""
         full = self._prefix + path
         if create:
             os.close(os.open(full, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))

@@ -26,9 +26,9 @@ CHECK_EVERY: Final = 400
 """Collections of young objects between two checks whether a full one is due."""
 _YOUNG, _ALL = 1, 2
 _GROWTH: Final = 2
-"""A full collection is due when so many times the memory blocks are in use as after the last."""
+"""A full collection is due when the used memory blocks have grown by this factor since the last."""
 _MIN_GROWTH_BLOCKS: Final = 1_500_000
-"""And so many more at least, some 100 MB: it visits all objects, a million in 0.2 s."""
+"""And by this number at least, some 100 MB: it visits all objects, a million in 0.2 s."""
 
 
 class CollectionSchedule:
@@ -66,7 +66,7 @@ class CollectionSchedule:
         self._loop.call_soon(self._run)
 
     def _run(self) -> None:
-        """Collect what is young; what is left of it counts as old and is not visited again."""
+        """Collect the young objects; the survivors count as old and are not visited again."""
         self._count += 1
         if self._count % CHECK_EVERY == 0 and self._is_full_due():
             self._collect(_ALL)

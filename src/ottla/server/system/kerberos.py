@@ -35,14 +35,14 @@ class KerberosSettings(NamedTuple):
     """The Kerberos settings of a listener."""
 
     options: Mapping[str, str]
-    """Of the JAAS text: Krb5LoginModule with keyTab and principal."""
+    """Options of the JAAS text: Krb5LoginModule with keyTab and principal."""
     service_name: str | None
     rules: Sequence[str]
     renewal: kerberos.Renewal
 
 
 def acceptor(settings: KerberosSettings) -> Callable[[], Mechanism]:
-    """Return the factory of clients' logins; ConfigError when there can be none."""
+    """Return the factory of clients' logins; ConfigError when it cannot be made."""
     library = kerberos.system_kerberos()
     login = _node_login(settings)
     try:

@@ -70,7 +70,7 @@ class RealNetwork:
         return holder_of_port(port)
 
     def bind_http(self, host: str, port: int) -> HttpService:
-        """Bind an HTTP server, which has a thread of its own; OSError."""
+        """Bind an HTTP server with a thread of its own; OSError."""
         from ottla.http.host import HttpHost
 
         return HttpHost(host, port, "metrics and probes")

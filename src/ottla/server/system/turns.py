@@ -47,7 +47,7 @@ class TurnWatch:
         self._part = SlowTurn(0.0, "")
         self._window_ends_s = 0.0
         self._slowest = [SlowTurn(0.0, ""), SlowTurn(0.0, "")]
-        """Of the previous and of the current window."""
+        """Turns of the previous and of the current window."""
 
     @property
     def slowest(self) -> SlowTurn:
@@ -91,13 +91,13 @@ class TurnWatch:
             self._on_work()
 
     def has_time_left(self, budget_s: float) -> Callable[[], bool]:
-        """Return what tells whether less than a time has passed since this call."""
+        """Return a predicate that is true for the next `budget_s` seconds."""
         elapsed_s = self._elapsed_s
         until_s = elapsed_s() + budget_s
         return lambda: elapsed_s() < until_s
 
     def run_part(self, callback: Callable[..., object], *arguments: Any) -> None:
-        """Call back as one of several parts of a turn, which may name the turn."""
+        """Call back as one of several parts of a turn; the part may name the turn."""
         start_s = self._elapsed_s()
         try:
             callback(*arguments)
@@ -166,7 +166,7 @@ class WatchedLoop:
     async def create_connection(
         self, make_protocol: Callable[[], asyncio.BaseProtocol], *address: Any, **options: Any
     ) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]:
-        """Connect; what arrives is measured."""
+        """Connect; the turns of arriving bytes are measured."""
 
         def make() -> asyncio.BaseProtocol:
             protocol = make_protocol()
