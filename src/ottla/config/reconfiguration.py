@@ -33,7 +33,7 @@ def refusal(static: BrokerConfig, current: BrokerConfig, changes: Mapping[str, s
     `changes` are all stored settings after the change; the broker's override the cluster's.
     """
     proposed = static.with_dynamic(changes, strict=True)
-    nameless = [one for one in proposed.listeners if "://" not in one]
+    nameless = [listener for listener in proposed.listeners if "://" not in listener]
     if nameless:
         return f"Unable to parse a listener name from {nameless[0]}"
     if proposed.address_problems:
@@ -50,7 +50,12 @@ def refusal(static: BrokerConfig, current: BrokerConfig, changes: Mapping[str, s
     if reason is not None:
         return wrapped(reason)
     return next(
-        (one.message for one in unsupported_settings(proposed) if one.name == "listeners"), None
+        (
+            problem.message
+            for problem in unsupported_settings(proposed)
+            if problem.name == "listeners"
+        ),
+        None,
     )
 
 
@@ -91,9 +96,9 @@ def _listener_reason(current: BrokerConfig, proposed: BrokerConfig) -> str | Non
         current.security_protocols,
     ):
         return None  # as in Kafka, which validates listeners only when one of these two changes
-    old = {one.listener: one for one in current.endpoints}
-    new = {one.listener: one for one in proposed.endpoints}
-    advertised = [one.listener for one in current.advertised_endpoints]
+    old = {endpoint.listener: endpoint for endpoint in current.endpoints}
+    new = {endpoint.listener: endpoint for endpoint in proposed.endpoints}
+    advertised = [endpoint.listener for endpoint in current.advertised_endpoints]
     if not new.keys() >= set(advertised):
         return (
             f"Advertised listeners '{_scala_set(advertised)}' must be a subset of listeners "

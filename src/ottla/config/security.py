@@ -25,7 +25,7 @@ from ottla.config.secret import Secret
 
 ALLOWED_URLS: Final = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 ALLOWED_FILES: Final = "org.apache.kafka.sasl.oauthbearer.allowed.files"
-"""URLs and files allowed for OAUTHBEARER, none by default; Kafka has properties of Java's process."""
+"""URLs and files allowed for OAUTHBEARER, none by default; Kafka reads Java system properties."""
 
 
 class SecuritySettings(ConfigTable):

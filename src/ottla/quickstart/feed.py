@@ -45,7 +45,7 @@ def make_topics(bootstrap: str) -> None:
     ]
     with Admin(bootstrap_servers=bootstrap) as admin:
         names = {one.name for one in requested}
-        old = sorted(names & {one.name for one in admin.list_topics()})
+        old = sorted(names & {topic.name for topic in admin.list_topics()})
         if old:
             _raise_first(admin.delete_topics(old))
         _raise_first(admin.create_topics(requested))

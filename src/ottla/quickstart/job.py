@@ -118,7 +118,7 @@ class Job:
 def _wait_for_ends(processes: list[psutil.Process]) -> None:
     """Wait until none of the processes runs; their parent may take a second to notice an end."""
     deadline = time.monotonic() + STOP_SECONDS
-    while any(_is_alive(one) for one in processes) and time.monotonic() < deadline:
+    while any(_is_alive(process) for process in processes) and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS)
 
 

@@ -134,7 +134,9 @@ def _events(screen: Screen, bootstrap: str, jobs: list[Job]) -> tuple[Weeks, Dat
     if jobs:
         return expected, data
     values = [feed.decode(record) for record in feed.read_all(bootstrap, feed.FLIGHTS)]
-    found = count_directly((one["time"], one["carrier"], one["departure_delay"]) for one in values)
+    found = count_directly(
+        (value["time"], value["carrier"], value["departure_delay"]) for value in values
+    )
     if wrong := differences(expected, found):
         raise OttlaError(f"what was read is not what was sent: {wrong[0]}")
     screen.step(f"{len(values):,} flights read back by a consumer, the same as were sent")
@@ -143,7 +145,9 @@ def _events(screen: Screen, bootstrap: str, jobs: list[Job]) -> tuple[Weeks, Dat
 
 def _counted(data: Data) -> Weeks:
     flights = data.flights
-    return count_directly((one.time_ms, one.carrier, one.departure_delay) for one in flights)
+    return count_directly(
+        (flight.time_ms, flight.carrier, flight.departure_delay) for flight in flights
+    )
 
 
 def _year() -> Data:
@@ -179,7 +183,9 @@ def _spark_half(
     weeks = from_records(records)
     wrong = differences(expected, weeks)
     nameless = [
-        one["carrier"] for one in records if one.get("airline") != data.airlines[one["carrier"]]
+        record["carrier"]
+        for record in records
+        if record.get("airline") != data.airlines[record["carrier"]]
     ]
     if wrong or nameless or len(records) != len(weeks):
         what = wrong[0] if wrong else f"{len(records)} records, wrong names {nameless[:3]}"

@@ -68,7 +68,7 @@ class Screen:
     def carriers(self, weeks: Weeks, airlines: Mapping[str, str]) -> None:
         """Print a table of carriers with bars of their mean delay."""
         totals = by_carrier(weeks)
-        longest = max((max(one.mean_delay, 0.0) for one in totals.values()), default=1.0) or 1.0
+        longest = max((max(total.mean_delay, 0.0) for total in totals.values()), default=1.0) or 1.0
         table = Table(title="Departures from New York, 2013", title_justify="left", box=None)
         table.add_column("airline", no_wrap=True)
         for name in ("flights", "cancelled", "mean delay"):
@@ -87,7 +87,7 @@ class Screen:
     def weeks(self, weeks: Weeks, partial: Collection[int]) -> None:
         """Print one line of columns: the mean delay of each week; name the worst complete one."""
         totals = by_week(weeks)
-        means = [one.mean_delay for one in totals.values()]
+        means = [total.mean_delay for total in totals.values()]
         if len(means) < 2:
             return
         first, last = (day_text(week) for week in (min(totals), max(totals)))

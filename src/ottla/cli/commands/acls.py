@@ -203,7 +203,7 @@ def _operations_on(resource: Resource, options: dict[str, Any]) -> list[Operatio
     if not options["producer"] and not options["consumer"]:
         operations = _operations(options)
         possible = {Operation.ALL, *OPERATIONS[resource.type]}
-        wrong = [one for one in operations if one not in possible]
+        wrong = [operation for operation in operations if operation not in possible]
         if wrong:
             names = ",".join(_shown(one) for one in sorted(possible))
             fail(f"ResourceType {resource.type.name} only supports operations {names}")
@@ -279,7 +279,7 @@ def _add(admin: Admin, options: dict[str, Any]) -> None:
 
 def _filters(options: dict[str, Any]) -> list[AclFilter]:
     resources = _resources(options) or [Resource(ResourceType.ANY, None, PatternType.ANY)]
-    return [_filter(one) for one in resources]
+    return [_filter(resource) for resource in resources]
 
 
 def _filter(one: Resource, principal: str | None = None) -> AclFilter:
@@ -298,7 +298,7 @@ def _remove(admin: Admin, options: dict[str, Any]) -> None:
     else:
         resources = _needed_resources(options)
         filters = _filters(options)
-        shown = "".join(str(one) for one in resources)
+        shown = "".join(str(resource) for resource in resources)
         question = f"Are you sure you want to delete all ACLs for resource filter `{shown}`? (y/n)"
     if not options["force"] and click.prompt(question, prompt_suffix="").lower() != "y":
         return
@@ -322,7 +322,7 @@ def _list(admin: Admin, options: dict[str, Any]) -> None:
 
 
 def _show(admin: Admin, resources: Iterable[Resource]) -> None:
-    _print("Current ACLs", _found(admin, [_filter(one) for one in resources], ()))
+    _print("Current ACLs", _found(admin, [_filter(resource) for resource in resources], ()))
 
 
 def _found(

@@ -121,8 +121,8 @@ def _describe(admin: Admin, options: dict[str, Any]) -> None:
     if wants_json():
         print_json(
             {
-                one: {entry.name: entry.value for entry in sorted(_entries(admin, one).values())}
-                for one in names
+                name: {entry.name: entry.value for entry in sorted(_entries(admin, name).values())}
+                for name in names
             }
         )
         return

@@ -167,7 +167,7 @@ def _describe(admin: Admin, options: dict[str, Any]) -> None:
 
 def _print(tokens: Sequence[DelegationToken]) -> None:
     if wants_json():
-        print_json([{**one._asdict(), "hmac": one.password} for one in tokens])
+        print_json([{**token._asdict(), "hmac": token.password} for token in tokens])
         return
     click.echo(_ROW.format(*_HEAD))
     for one in tokens:

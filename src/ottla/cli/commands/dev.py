@@ -72,7 +72,7 @@ def _format(config: BrokerConfig, users: Sequence[str]) -> None:
     request = FormatRequest(
         cluster_id=str(target.new_uuid()),
         standalone=True,
-        scram_credentials=tuple(parse_scram_argument(one, os.urandom) for one in users),
+        scram_credentials=tuple(parse_scram_argument(user, os.urandom) for user in users),
     )
     try:
         format_directories(config, request, target)

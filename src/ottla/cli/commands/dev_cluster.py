@@ -111,8 +111,8 @@ def dev_cluster(nodes: int, base_port: int, data_dir: str | None, as_json: bool)
     processes: dict[DevNode, psutil.Popen] = {}
     try:
         _prepare(members)
-        for one in members:
-            processes[one] = _spawn(one)
+        for member in members:
+            processes[member] = _spawn(member)
         _wait_until_ready(processes, stopped)
         if not stopped.is_set():
             _show(processes, root, as_json=as_json, is_kept=data_dir is not None)
@@ -143,7 +143,7 @@ def _prepare(members: list[DevNode]) -> None:
     from ottla.storage.layout import META_PROPERTIES
 
     formatted = sorted(members[0].root.glob(f"node-*/data/{META_PROPERTIES}"))
-    configs = {one: _settings(one, members) for one in members}
+    configs = {member: _settings(member, members) for member in members}
     if formatted:
         _check_same_voters(members, configs[members[0]], len(formatted))
     _check_ports(members)
@@ -157,7 +157,7 @@ def _prepare(members: list[DevNode]) -> None:
     for config in configs.values():
         target = real_environment(parse_broker_config(config), quiet=True)
         if quorum is None:
-            endpoints = {one.node_id: (_HOST, one.controller_port) for one in members}
+            endpoints = {member.node_id: (_HOST, member.controller_port) for member in members}
             quorum = new_quorum(endpoints, target.new_uuid, now_ms=target.now_ms)
         format_node(config, quorum, target.directories, target.new_uuid)
 
@@ -185,7 +185,7 @@ def _check_ports(members: list[DevNode]) -> None:
     """Refuse ports that are in use, before a node is started."""
     from ottla.server.system.process import holder_of_port
 
-    for port in (port for one in members for port in (one.port, one.controller_port)):
+    for port in (port for member in members for port in (member.port, member.controller_port)):
         try:
             socket.create_server((_HOST, port)).close()
         except OSError as error:
@@ -203,7 +203,7 @@ def _settings(node: DevNode, members: list[DevNode]) -> dict[str, str]:
         "listeners": f"PLAINTEXT://{node.address},CONTROLLER://{_HOST}:{node.controller_port}",
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.bootstrap.servers": ",".join(
-            f"{_HOST}:{one.controller_port}" for one in members
+            f"{_HOST}:{member.controller_port}" for member in members
         ),
         "log.dirs": str(node.directory / "data"),
         "offsets.topic.replication.factor": str(min(3, len(members))),
@@ -251,7 +251,7 @@ def _last_lines(node: DevNode, count: int = 5) -> str:
 def _show(
     processes: dict[DevNode, psutil.Popen], root: Path, *, as_json: bool, is_kept: bool
 ) -> None:
-    bootstrap = ",".join(one.address for one in processes)
+    bootstrap = ",".join(process.address for process in processes)
     if as_json:
         found = [
             {
@@ -310,9 +310,9 @@ def _stop(processes: dict[DevNode, psutil.Popen]) -> None:
 
     from ottla.cli.commands.server_stop import nodes_with_settings, terminate
 
-    settings = {str(one.settings) for one in processes}
+    settings = {str(process.settings) for process in processes}
     own = {process.pid: process for process in processes.values()}
-    others = {one.pid: one for one in nodes_with_settings(settings) if one.pid not in own}
+    others = {node.pid: node for node in nodes_with_settings(settings) if node.pid not in own}
     _, alive = terminate([*own.values(), *others.values()], STOP_S)
     for one in alive:
         with suppress(psutil.NoSuchProcess):

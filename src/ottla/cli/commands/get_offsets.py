@@ -161,10 +161,10 @@ def _run(
     names = [topic.name for topic in admin.list_topics(include_internal=internal)]
     described = admin.describe_topics(names) if names else {}
     partitions = [
-        TopicPartition(topic.name, one.partition)
+        TopicPartition(topic.name, partition.partition)
         for _, topic in sorted(described.items())
         if not isinstance(topic, KafkaError)
-        for one in topic.partitions
+        for partition in topic.partitions
     ]
     requested = [partition for partition in partitions if is_selected(partition)]
     if not requested:

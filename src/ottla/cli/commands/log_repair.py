@@ -123,7 +123,7 @@ class _Log(NamedTuple):
             "start_offset": found.start_offset,
             "end_offset": found.end_offset,
             "recovery_point": self.recovery_point,
-            "wrong_transaction_indexes": [one.path for one in self.wrong_indexes],
+            "wrong_transaction_indexes": [index.path for index in self.wrong_indexes],
         }
 
     def lines(self) -> Iterator[str]:

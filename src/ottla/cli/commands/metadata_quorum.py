@@ -144,11 +144,11 @@ def _document(cluster_id: str, quorum: QuorumInfo) -> dict[str, object]:
     def replicas(states: Iterable[ReplicaState]) -> list[dict[str, object]]:
         return [
             {
-                **one._asdict(),
-                "directory_id": str(one.directory_id),
-                "endpoints": [str(end) for end in quorum.endpoints.get(one.replica_id, ())],
+                **state._asdict(),
+                "directory_id": str(state.directory_id),
+                "endpoints": [str(end) for end in quorum.endpoints.get(state.replica_id, ())],
             }
-            for one in states
+            for state in states
         ]
 
     return {
@@ -163,9 +163,9 @@ def _document(cluster_id: str, quorum: QuorumInfo) -> dict[str, object]:
 
 def _leader(quorum: QuorumInfo) -> ReplicaState:
     """Return the leader's state; raises ToolError while no voter is the leader."""
-    for one in quorum.voters:
-        if one.replica_id == quorum.leader_id:
-            return one
+    for voter in quorum.voters:
+        if voter.replica_id == quorum.leader_id:
+            return voter
     raise ToolError(f"The leader {quorum.leader_id} is none of the voters: try again")
 
 
@@ -177,7 +177,7 @@ def _lag_ms(leader: ReplicaState, slowest: ReplicaState) -> int:
 
 
 def _replicas_text(replicas: Iterable[ReplicaState], quorum: QuorumInfo) -> str:
-    return "[" + ", ".join(_replica_text(one, quorum) for one in replicas) + "]"
+    return "[" + ", ".join(_replica_text(replica, quorum) for replica in replicas) + "]"
 
 
 def _replica_text(replica: ReplicaState, quorum: QuorumInfo) -> str:
@@ -209,9 +209,9 @@ def replication_rows(
 ) -> list[tuple[str, ...]]:
     """Return the rows of --replication: the leader, the followers, the observers."""
     leader = _leader(quorum)
-    others = [one for one in quorum.voters if one is not leader]
-    states = [("Leader", leader), *(("Follower", one) for one in others)]
-    states += [("Observer", one) for one in quorum.observers]
+    others = [voter for voter in quorum.voters if voter is not leader]
+    states = [("Leader", leader), *(("Follower", other) for other in others)]
+    states += [("Observer", observer) for observer in quorum.observers]
     return [
         (
             str(one.replica_id),

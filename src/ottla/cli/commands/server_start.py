@@ -138,8 +138,8 @@ def _port_advice(
     if file is None and error.port and is_own_port and not overrides:
         words = ["ottla", "server-start", "--port", str(error.port)]
         return _advice(error.reason, [*words, *_logging_flags(values)])
-    changed = {one.partition("=")[0] for one in error.overrides}
-    kept = [one for one in overrides if one.partition("=")[0] not in changed]
+    changed = {override.partition("=")[0] for override in error.overrides}
+    kept = [override for override in overrides if override.partition("=")[0] not in changed]
     words = ["ottla", "server-start", *([] if file is None else [file])]
     words += _logging_flags(values)
     words += [word for one in (*kept, *error.overrides) for word in ("--override", one)]

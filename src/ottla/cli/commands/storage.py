@@ -98,7 +98,7 @@ def info(config: str) -> None:
     if len({meta.node_id for meta in metas}) > 1:
         problems.append("Mismatched node IDs between storage directories.")
     if wants_json():
-        metadata = [one._asdict() for one in metas]
+        metadata = [meta._asdict() for meta in metas]
         print_json({"directories": found, "metadata": metadata, "problems": problems})
     else:
         _section("Found log director", found, "y:", "ies:")

@@ -105,7 +105,7 @@ def _run(action: Callable[[Admin], None]) -> None:
 def _print(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print Kafka's table, or with --json a list with the columns' names in snake case."""
     if wants_json():
-        names = [_CAPITAL.sub("_", one.partition("(")[0]).lower() for one in columns]
+        names = [_CAPITAL.sub("_", column.partition("(")[0]).lower() for column in columns]
         print_json([dict(zip(names, row, strict=True)) for row in rows])
         return
     for line in table([columns, *([str(cell) for cell in row] for row in rows)]):
@@ -200,7 +200,7 @@ def describe_producers(*, broker_id: int | None, topic: str | None, partition: i
 
     def show(admin: Admin) -> None:
         producers = _producers_of(admin, where, broker_id)
-        _print(_PRODUCERS, [_producer_row(one) for one in producers])
+        _print(_PRODUCERS, [_producer_row(producer) for producer in producers])
 
     _run(show)
 
@@ -267,7 +267,10 @@ def _old_value(value: int | None, flag: str) -> int:
 def _found(admin: Admin, where: TopicPartition, start_offset: int) -> AbortSpec:
     """Return the open transaction that begins at an offset."""
     producers = _producers_of(admin, where)
-    found = next((one for one in producers if one.transaction_start_offset == start_offset), None)
+    found = next(
+        (producer for producer in producers if producer.transaction_start_offset == start_offset),
+        None,
+    )
     if found is None:
         fail(
             f"Could not find any open transactions starting at offset {start_offset} on partition "
@@ -316,7 +319,7 @@ def _places(
     admin: Admin, broker_id: int | None, topic: str | None, partition: int | None
 ) -> list[TopicPartition]:
     """Return the partitions to search: of a topic, or those with a replica on the broker."""
-    names = [topic] if topic is not None else [str(one.name) for one in admin.list_topics()]
+    names = [topic] if topic is not None else [str(topic.name) for topic in admin.list_topics()]
     places = []
     for name, found in admin.describe_topics(names).items():
         if isinstance(found, KafkaError):
@@ -336,11 +339,12 @@ def _open_longer_than(
     now_ms = _now_ms()
     found = admin.describe_producers(places, broker_id=broker_id)
     return [
-        OpenTransaction(where, one)
+        OpenTransaction(where, producer)
         for where, producers in found.items()
         if not isinstance(producers, KafkaError)
-        for one in producers
-        if one.transaction_start_offset is not None and now_ms - one.last_timestamp > limit_ms
+        for producer in producers
+        if producer.transaction_start_offset is not None
+        and now_ms - producer.last_timestamp > limit_ms
     ]
 
 
@@ -350,7 +354,7 @@ def _without_coordinator(
     """Return the transactions that no coordinator has open in their partition."""
     if not candidates:
         return []
-    producer_ids = {one.producer.producer_id for one in candidates}
+    producer_ids = {candidate.producer.producer_id for candidate in candidates}
     listed = admin.list_transactions(producer_ids=producer_ids)
     names = {one.producer_id: one.transactional_id for one in listed}
     described = admin.describe_transactions(names.values())

@@ -71,7 +71,7 @@ def issue(authority: Pair, common_name: str, hosts: Sequence[str]) -> Pair:
     roles = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
     builder = (
         _builder(_name(common_name), authority.certificate.subject, key)
-        .add_extension(x509.SubjectAlternativeName([_host(one) for one in hosts]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False)
         .add_extension(x509.ExtendedKeyUsage(roles), critical=False)
     )
     return Pair(key, builder.sign(authority.key, hashes.SHA256()))

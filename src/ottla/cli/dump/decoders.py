@@ -251,7 +251,7 @@ def _timestamps_and_rest(message: Any) -> str:
 
 
 def _epochs_and_rest(message: Any) -> str:
-    epochs = sorted((one.leader_epoch, one.offset) for one in message.segment_leader_epochs)
+    epochs = sorted((epoch.leader_epoch, epoch.offset) for epoch in message.segment_leader_epochs)
     shown = ", ".join(f"{epoch}={offset}" for epoch, offset in epochs)
     empty = "true" if message.txn_index_empty else "false"
     return (

@@ -148,13 +148,13 @@ def dump_time_index(
                 return
             start = offsets.at_or_below(relative)
             batches = read_batches(log, start, log_end, str(log_path))
-            found = next((one for one in batches if one.last_offset >= offset), None)
+            found = next((batch for batch in batches if batch.last_offset >= offset), None)
             name = str(path.absolute())
             if found is None or found.last_offset != offset:
                 last = -1 if found is None else found.last_offset
                 errors.not_found.setdefault(name, []).append((offset, last))
             else:
-                newest = max((one.timestamp for one in found.records()), default=NO_TIMESTAMP)
+                newest = max((record.timestamp for record in found.records()), default=NO_TIMESTAMP)
                 if max(newest, NO_TIMESTAMP) != timestamp:
                     errors.mismatches.setdefault(name, []).append((timestamp, newest))
                 if previous >= timestamp:

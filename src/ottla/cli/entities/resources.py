@@ -57,8 +57,8 @@ def describe_resources(admin: Admin, kind: str, name: str | None, *, describe_al
     if wants_json():
         print_json(
             [
-                _document(kind, one, _entries(admin, kind, one, describe_all=describe_all))
-                for one in names
+                _document(kind, name, _entries(admin, kind, name, describe_all=describe_all))
+                for name in names
             ]
         )
         return
@@ -74,13 +74,13 @@ def describe_resources(admin: Admin, kind: str, name: str | None, *, describe_al
 def _document(kind: str, name: str, entries: list[ConfigEntry]) -> dict[str, object]:
     shown = [
         {
-            "name": one.name,
-            "value": one.value,
-            "source": _source_name(one.source),
-            "sensitive": one.is_sensitive,
-            "read_only": one.is_read_only,
+            "name": entry.name,
+            "value": entry.value,
+            "source": _source_name(entry.source),
+            "sensitive": entry.is_sensitive,
+            "read_only": entry.is_read_only,
         }
-        for one in entries
+        for entry in entries
     ]
     return {"entity_type": kind, "entity_name": name or None, "configs": shown}
 
@@ -123,7 +123,8 @@ def _entries(admin: Admin, kind: str, name: str, *, describe_all: bool) -> list[
 
 def _line(entry: ConfigEntry) -> str:
     synonyms = ", ".join(
-        f"{_source_name(one.source)}:{one.name}={_text(one.value)}" for one in entry.synonyms
+        f"{_source_name(synonym.source)}:{synonym.name}={_text(synonym.value)}"
+        for synonym in entry.synonyms
     )
     sensitive = str(entry.is_sensitive).lower()
     return f"  {entry.name}={_text(entry.value)} sensitive={sensitive} synonyms={{{synonyms}}}"

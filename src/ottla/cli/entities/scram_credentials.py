@@ -53,7 +53,9 @@ def credentials_of(admin: Admin, names: list[str]) -> dict[str, dict[str, int]]:
             if credentials.code is ErrorCode.RESOURCE_NOT_FOUND:
                 continue
             raise credentials
-        known[user] = {str(one.mechanism): one.iterations for one in credentials}
+        known[user] = {
+            str(credential.mechanism): credential.iterations for credential in credentials
+        }
     return known
 
 

@@ -28,7 +28,7 @@ def _option_errors(command: click.Command, ctx: click.Context) -> Iterator[None]
         yield
     except click.NoSuchOption as error:
         options = command.get_params(ctx)
-        flags = [flag for one in options for flag in one.opts if flag.startswith("--")]
+        flags = [flag for option in options for flag in option.opts if flag.startswith("--")]
         proposal = did_you_mean(error.option_name, flags)
         raise click.UsageError(
             f"unrecognized arguments: '{error.option_name}'{proposal}", ctx
@@ -59,8 +59,10 @@ def whole_options(command: click.Command, ctx: click.Context, args: list[str]) -
 
     The arguments after a group's subcommand belong to the subcommand and are unchanged.
     """
-    options = [one for one in command.get_params(ctx) if isinstance(one, click.Option)]
-    takes_value = {flag: not (one.is_flag or one.count) for one in options for flag in one.opts}
+    options = [param for param in command.get_params(ctx) if isinstance(param, click.Option)]
+    takes_value = {
+        flag: not (option.is_flag or option.count) for option in options for flag in option.opts
+    }
     words = list(args)
     position = 0
     while position < len(words) and words[position] != "--":
@@ -76,7 +78,7 @@ def whole_options(command: click.Command, ctx: click.Context, args: list[str]) -
 
 def _whole_name(given: str, names: Sequence[str], ctx: click.Context) -> str:
     """Return the only name with this prefix; without one, the text itself."""
-    found = [given] if given in names else sorted(one for one in names if one.startswith(given))
+    found = [given] if given in names else sorted(name for name in names if name.startswith(given))
     if len(found) > 1:
         kind = "option" if given.startswith("--") else "command"
         raise click.UsageError(f"ambiguous {kind}: {given} could match {', '.join(found)}", ctx)

@@ -50,8 +50,8 @@ def _cluster_names(ctx: click.Context, names: Callable[[Admin], Iterable[str]]) 
 def complete_names(command: click.Command) -> None:
     """Let the shell complete --topic and --group of a command and its subcommands."""
     types = {
-        "topic": _Names(lambda admin: (one.name for one in admin.list_topics())),
-        "group": _Names(lambda admin: (one.group_id for one in admin.list_groups())),
+        "topic": _Names(lambda admin: (topic.name for topic in admin.list_topics())),
+        "group": _Names(lambda admin: (group.group_id for group in admin.list_groups())),
     }
     for option in command.params:
         if option.name in types and type(option.type) is click.types.StringParamType:

@@ -132,7 +132,9 @@ def defaults(
     """Return click's default_map: addresses and client settings that no argument gives."""
     flags = {word.partition("=")[0] for word in arguments if word.startswith("-")}
     values: dict[str, str] = {}
-    if flags.isdisjoint(_PLACES) and not any("bootstrap.servers=" in one for one in arguments):
+    if flags.isdisjoint(_PLACES) and not any(
+        "bootstrap.servers=" in argument for argument in arguments
+    ):
         values["bootstrap_server"] = profile.bootstrap_servers
     is_file_of_node = "add-controller" in arguments
     if profile.command_config and flags.isdisjoint(_CONFIGS) and not is_file_of_node:

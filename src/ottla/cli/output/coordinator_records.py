@@ -41,9 +41,9 @@ def coordinator_kinds(*modules: str) -> dict[int, RecordKind]:
     keys: dict[int, type[Struct]] = {}
     values: dict[int, type[Struct]] = {}
     for name in modules:
-        for one in vars(import_module(f"ottla.protocol.records.{name}")).values():
-            if isinstance(one, type) and issubclass(one, Struct) and one.message_key >= 0:
-                (keys if one.__name__.endswith("Key") else values)[one.message_key] = one
+        for schema in vars(import_module(f"ottla.protocol.records.{name}")).values():
+            if isinstance(schema, type) and issubclass(schema, Struct) and schema.message_key >= 0:
+                (keys if schema.__name__.endswith("Key") else values)[schema.message_key] = schema
     return {number: RecordKind(key, values[number]) for number, key in keys.items()}
 
 

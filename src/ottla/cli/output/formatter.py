@@ -57,7 +57,7 @@ def _float(data: bytes) -> str:
     if not math.isfinite(number):
         return double_text(number)
     texts = (f"{number:.{digits}g}" for digits in range(2, 10))
-    return double_text(float(next(one for one in texts if _is_float(one, data))))
+    return double_text(float(next(text for text in texts if _is_float(text, data))))
 
 
 def _is_float(text: str, data: bytes) -> bool:

@@ -169,7 +169,9 @@ class ConsumerRun:
                 last_ms = now_ms
             for _, records in batches:
                 self._records += len(records)
-                self._bytes += sum(len(one[2] or b"") + len(one[3] or b"") for one in records)
+                self._bytes += sum(
+                    len(record[2] or b"") + len(record[3] or b"") for record in records
+                )
             if batches and now_ms - self._reported_ms >= flags["reporting_interval"]:
                 self._report(now_ms)
         if self._records < num_records:

@@ -44,7 +44,9 @@ def places_of(admin: Admin, replicas: Iterable[Replica]) -> Places:
 
 def replicas_in(assignment: Mapping[TopicPartition, Sequence[int]]) -> list[Replica]:
     """Return each replica of partitions as partition and broker."""
-    return [(partition, one) for partition, replicas in assignment.items() for one in replicas]
+    return [
+        (partition, replica) for partition, replicas in assignment.items() for replica in replicas
+    ]
 
 
 def start_moves(admin: Admin, targets: Places, timeout_ms: int) -> None:

@@ -149,7 +149,7 @@ def plan_text(
             "topic": partition.topic,
             "partition": partition.partition,
             "replicas": list(replicas),
-            "log_dirs": [places.get((partition, one), ANY_DIRECTORY) for one in replicas],
+            "log_dirs": [places.get((partition, replica), ANY_DIRECTORY) for replica in replicas],
         }
         for partition, replicas in sorted(assignment.items())
     ]

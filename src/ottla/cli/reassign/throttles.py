@@ -54,8 +54,10 @@ def throttled_replicas(moves: Mapping[TopicPartition, Move]) -> dict[str, dict[s
     leaders: dict[str, set[str]] = {}
     followers: dict[str, set[str]] = {}
     for (topic, partition), move in moves.items():
-        leaders.setdefault(topic, set()).update(f"{partition}:{one}" for one in move.sources)
-        followers.setdefault(topic, set()).update(f"{partition}:{one}" for one in move.destinations)
+        leaders.setdefault(topic, set()).update(f"{partition}:{source}" for source in move.sources)
+        followers.setdefault(topic, set()).update(
+            f"{partition}:{destination}" for destination in move.destinations
+        )
     return {
         topic: {
             LEADER_REPLICAS: joined(sorted(leaders[topic])),

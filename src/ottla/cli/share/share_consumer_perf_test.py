@@ -139,7 +139,7 @@ class Reading:
     @property
     def _total(self) -> Count:
         return Count(
-            sum(one.records for one in self._counts), sum(one.size for one in self._counts)
+            sum(count.records for count in self._counts), sum(count.size for count in self._counts)
         )
 
     def run(self, consumers: list[ShareConsumer]) -> None:
@@ -165,7 +165,7 @@ class Reading:
             if not records:
                 continue
             last_ms = now_ms
-            size = sum(len(one.key or b"") + len(one.value or b"") for one in records)
+            size = sum(len(record.key or b"") + len(record.value or b"") for record in records)
             before = self._counts[number]
             self._counts[number] = Count(before.records + len(records), before.size + size)
             if now_ms - reported_ms >= flags["reporting_interval"]:

@@ -142,7 +142,7 @@ class Run:
     def _on_acknowledged(
         self, offsets: dict[TopicPartition, frozenset[int]], error: KafkaError | None
     ) -> None:
-        count = sum(len(one) for one in offsets.values())
+        count = sum(map(len, offsets.values()))
         shown = [_named(*place, sorted(found)) for place, found in offsets.items()]
         more = {} if error is None else {"error": kafka_message(error)}
         is_good = error is None

@@ -132,10 +132,10 @@ def _incomplete(
     topics: Iterable[TopicDescription],
 ) -> list[tuple[TopicPartition, PartitionDescription]]:
     found = [
-        (TopicPartition(topic.name, one.partition), one)
+        (TopicPartition(topic.name, partition.partition), partition)
         for topic in topics
-        for one in topic.partitions
-        if one.leader is None or len(one.isr) < len(one.replicas)
+        for partition in topic.partitions
+        if partition.leader is None or len(partition.isr) < len(partition.replicas)
     ]
     return sorted(found, key=lambda pair: pair[0])
 

@@ -97,7 +97,7 @@ class ReplicaVerification:
         self._admin = admin
         self._flags = flags
         self._reported_ms = _now_ms()
-        listed = [one for one in admin.list_topics() if pattern.fullmatch(one.name)]
+        listed = [topic for topic in admin.list_topics() if pattern.fullmatch(topic.name)]
         if not listed:
             sys.exit(1)
         described = admin.describe_topics([one.name for one in listed])
@@ -124,14 +124,16 @@ class ReplicaVerification:
 
     def run_once(self) -> None:
         """Fetch all partitions from every broker, compare them, and report at intervals."""
-        fetched: dict[TopicPartition, dict[int, ReplicaFetch]] = {one: {} for one in self.offsets}
+        fetched: dict[TopicPartition, dict[int, ReplicaFetch]] = {
+            partition: {} for partition in self.offsets
+        }
         for broker, partitions in self._of_broker.items():
             for partition, answer in self._fetch(broker, partitions).items():
                 fetched[partition][broker] = answer
         lag, slowest = -1, None
         for partition, replicas in fetched.items():
             self.offsets[partition] = compare(partition, replicas, self.offsets[partition])
-            highest = max((one.high_watermark for one in replicas.values()), default=-1)
+            highest = max((replica.high_watermark for replica in replicas.values()), default=-1)
             if highest - self.offsets[partition] > lag:
                 lag, slowest = highest - self.offsets[partition], partition
         now_ms = _now_ms()
@@ -156,12 +158,13 @@ class ReplicaVerification:
         names = {topic_id: name for name, topic_id in self._topic_ids.items()}
         return {
             TopicPartition(
-                names.get(topic.topic_id, topic.topic), one.partition_index
+                names.get(topic.topic_id, topic.topic), partition.partition_index
             ): ReplicaFetch(
-                one.high_watermark, iterate_batches(one.records or b"", partial_tail=True)
+                partition.high_watermark,
+                iterate_batches(partition.records or b"", partial_tail=True),
             )
             for topic in answer.responses
-            for one in topic.partitions
+            for partition in topic.partitions
         }
 
     def _request(self, partitions: list[TopicPartition]) -> FetchRequest:

@@ -133,7 +133,7 @@ class Copier(RebalanceListener):
 
     def on_partitions_assigned(self, partitions: tuple[TopicPartition, ...]) -> None:
         """Count the remaining records of the partitions."""
-        self._remaining = sum(self._left_in(one) for one in partitions)
+        self._remaining = sum(self._left_in(partition) for partition in partitions)
         self._consumed = 0
         self.report("RebalanceComplete")
 
@@ -187,7 +187,9 @@ class Copier(RebalanceListener):
             producer.send(
                 self._flags["output_topic"], one.value, key=one.key, partition=one.partition
             )
-        after = {TopicPartition(one.topic, one.partition): one.offset + 1 for one in records}
+        after = {
+            TopicPartition(record.topic, record.partition): record.offset + 1 for record in records
+        }
         group = self._consumer.group_metadata()
         if not self._flags["use_group_metadata"]:
             group = GroupMetadata(self._flags["consumer_group"], -1, "", None)

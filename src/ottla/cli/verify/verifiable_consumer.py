@@ -116,11 +116,15 @@ class VerifiableConsumerRun(RebalanceListener):
 
     def on_partitions_assigned(self, partitions: tuple[TopicPartition, ...]) -> None:
         """Report assigned partitions."""
-        self._events.write("partitions_assigned", partitions=[_named(one) for one in partitions])
+        self._events.write(
+            "partitions_assigned", partitions=[_named(partition) for partition in partitions]
+        )
 
     def on_partitions_revoked(self, partitions: tuple[TopicPartition, ...]) -> None:
         """Report revoked partitions."""
-        self._events.write("partitions_revoked", partitions=[_named(one) for one in partitions])
+        self._events.write(
+            "partitions_revoked", partitions=[_named(partition) for partition in partitions]
+        )
 
     def _is_finished(self) -> bool:
         limit: int = self._flags["max_messages"]

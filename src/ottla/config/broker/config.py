@@ -133,12 +133,12 @@ class BrokerConfig(
     @property
     def broker_endpoints(self) -> tuple[ListenerEndpoint, ...]:
         """The listeners that serve clients and brokers."""
-        return tuple(one for one in self.endpoints if not self._controllers_own(one))
+        return tuple(endpoint for endpoint in self.endpoints if not self._controllers_own(endpoint))
 
     @property
     def controller_endpoints(self) -> tuple[ListenerEndpoint, ...]:
         """The listeners that serve the quorum."""
-        return tuple(one for one in self.endpoints if self._controllers_own(one))
+        return tuple(endpoint for endpoint in self.endpoints if self._controllers_own(endpoint))
 
     @property
     def advertised_controller_endpoints(self) -> tuple[ListenerEndpoint, ...]:
@@ -149,13 +149,19 @@ class BrokerConfig(
                 self.advertised_listeners, self.security_protocols, distinct_ports=False
             )
             given = {one.listener: one for one in advertised}
-        return tuple(given.get(one.listener, one) for one in self.controller_endpoints)
+        return tuple(
+            given.get(endpoint.listener, endpoint) for endpoint in self.controller_endpoints
+        )
 
     @property
     def advertised_controller_endpoint(self) -> ListenerEndpoint:
         """Where other controllers reach this one, on the first of controller.listener.names."""
         name = self.controller_listener_names[0].upper()
-        return next(one for one in self.advertised_controller_endpoints if one.listener == name)
+        return next(
+            endpoint
+            for endpoint in self.advertised_controller_endpoints
+            if endpoint.listener == name
+        )
 
     def _controllers_own(self, endpoint: ListenerEndpoint) -> bool:
         return endpoint.listener in {name.upper() for name in self.controller_listener_names}

@@ -29,8 +29,12 @@ def parse_broker_config(given: Mapping[str, str]) -> BrokerConfig:
     values = {**_placeholders(wrong), **reading.values}
     config = BrokerConfig(values, filled)
     # an invalid node.id was copied to broker.id, which was not given
-    problems = [one for one in reading.problems if one.name != "broker.id" or one.name in given]
-    problems += [one for one in config.address_problems if one.name not in wrong]
+    problems = [
+        problem
+        for problem in reading.problems
+        if problem.name != "broker.id" or problem.name in given
+    ]
+    problems += [problem for problem in config.address_problems if problem.name not in wrong]
     wrong.update(problem.name for problem in config.address_problems)
     problems += broken_rules(config, wrong)
     problems += [*OwnSettings.definitions.read(filled).problems, *config.own.address_problems]

@@ -310,7 +310,7 @@ _LISTENER_RULES = (
     ),
     SettingsRule(
         _ADVERTISED,
-        lambda config: any(one.host == "0.0.0.0" for one in config.advertised_endpoints),  # noqa: S104 - the address is refused here
+        lambda config: any(endpoint.host == "0.0.0.0" for endpoint in config.advertised_endpoints),  # noqa: S104 - the address is refused here
         "advertised.listeners cannot use the nonroutable meta-address 0.0.0.0. Use a routable IP "
         "address.",
     ),

@@ -76,7 +76,7 @@ class NodeHealth:
         for log_dir in log_dirs:
             names = log_dir.directory.list()
             self._paths[id(log_dir.directory)] = log_dir.path
-            self._total[log_dir.path] = sum(log_dir.directory.is_directory(one) for one in names)
+            self._total[log_dir.path] = sum(log_dir.directory.is_directory(name) for name in names)
             self.opened_counts[log_dir.path] = 0
         self.state = BrokerState.RECOVERY
 

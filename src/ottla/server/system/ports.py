@@ -27,7 +27,7 @@ class PortTaken(Exception):
         self.reason = reason
         self.port = port
         self.overrides = tuple(overrides)
-        flags = " ".join(f"--override {quote(one)}" for one in self.overrides)
+        flags = " ".join(f"--override {quote(override)}" for override in self.overrides)
         super().__init__(f"{reason}; stop it or start with {flags}" if flags else reason)
 
 

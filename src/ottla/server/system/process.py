@@ -69,12 +69,17 @@ def holder_of_port(port: int) -> str | None:
         connections = psutil.net_connections("tcp")
     except (psutil.Error, OSError):
         return None
-    for one in connections:
-        if one.status == psutil.CONN_LISTEN and one.laddr and one.laddr.port == port and one.pid:
+    for connection in connections:
+        if (
+            connection.status == psutil.CONN_LISTEN
+            and connection.laddr
+            and connection.laddr.port == port
+            and connection.pid
+        ):
             try:
-                return f"pid {one.pid} ({psutil.Process(one.pid).name()})"
+                return f"pid {connection.pid} ({psutil.Process(connection.pid).name()})"
             except psutil.Error:
-                return f"pid {one.pid}"
+                return f"pid {connection.pid}"
     return None
 
 
