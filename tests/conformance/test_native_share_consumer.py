@@ -19,17 +19,18 @@ from ottla import (
 )
 from ottla.coordinator.runtime import ShardEnvironment, ShardTimers
 from ottla.coordinator.runtime.loader import Loader
-from ottla.coordinator.runtime.shared_turns import SharedTurns
 from ottla.coordinator.share.config import ShareCoordinatorConfig
 from ottla.coordinator.share.shard import ShareShard, StateChange
 from ottla.coordinator.share.state import ShareKey, StateBatch
 from ottla.protocol.apis.read_share_group_state import ReadShareGroupStateRequest
+from ottla.purgatory.pending import Pending
 from ottla.purgatory.timing_wheel import TimingWheel
+from ottla.purgatory.work import finish
 from ottla.records.batches import iterate_batches
 from ottla.records.builder import encode_batch
 from ottla.timeline import SnapshotRegistry
 from tests.conformance.kafka import kafka_or_skip, running_kafka
-from tests.coordinator.harness import MemoryLog, VirtualClock
+from tests.coordinator.harness import MemoryLog, VirtualClock, loop_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -110,9 +111,10 @@ def shard() -> ShareShard:
     """Return a share coordinator's shard of our own."""
     clock = VirtualClock()
     timer = TimingWheel(0)
-    timers = ShardTimers(timer, clock, lambda _operation, _retry: None)
-    turns = SharedTurns(timer, clock)
-    environment = ShardEnvironment(0, SnapshotRegistry(), timers, clock, turns)
+    timers = ShardTimers(
+        loop_of(timer, clock), lambda _operation, _retry: None, lambda _slices: Pending()
+    )
+    environment = ShardEnvironment(0, SnapshotRegistry(), timers, clock)
     return ShareShard(environment, ShareCoordinatorConfig(), lambda _id, _partition: True)
 
 
@@ -123,8 +125,7 @@ def state_of_ours(data: bytes, key: ShareKey) -> State:
     log.high_watermarks[0] = log.end_offset(0)
     made = shard()
     loader = Loader(log, 0, made)
-    while not loader.step():
-        pass
+    finish(loader.run())
     state = made.states[key]
     return state.start_offset, [tuple(one) for one in state.batches]
 

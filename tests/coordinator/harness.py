@@ -21,8 +21,10 @@ from ottla.protocol.apis import (
     initialize_share_group_state,
     read_share_group_state_summary,
 )
+from ottla.purgatory.loop import Loop
 from ottla.purgatory.pending import Pending
 from ottla.purgatory.timing_wheel import TimingWheel
+from ottla.purgatory.work import Worker
 from ottla.records.batch import RecordBatch
 from ottla.records.batches import iterate_batches
 from ottla.types import Uuid
@@ -31,6 +33,7 @@ from tests.records.batch_changes import assign_offset
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ottla.clock import Clock
     from ottla.coordinator.group.groups import Kinds
     from ottla.coordinator.group.shard import GroupShard
 
@@ -234,6 +237,15 @@ def results_class(response: Any) -> Any:
     return next(one for name, one in vars(response).items() if name.endswith("Result"))
 
 
+def loop_of(timer: TimingWheel, clock: Clock, elapsed_s: Callable[[], float] | None = None) -> Loop:
+    """Return a loop whose turns are milliseconds of virtual time."""
+
+    def call_soon(turn: Callable[[], None]) -> None:
+        timer.add(clock.monotonic_ms() + 1, lambda _now_ms: turn())
+
+    return Loop(clock, timer, call_soon, Worker(call_soon, elapsed_s))
+
+
 class World:
     """One coordinator that leads every partition, all in one partition by default."""
 
@@ -244,6 +256,7 @@ class World:
         self.share_config = ShareGroupConfig()
         self.clock = VirtualClock()
         self.timer = TimingWheel(0)
+        self.loop = loop_of(self.timer, self.clock)
         self.log = MemoryLog()
         self.topics = Topics("t", "u")
         self.faults: list[Exception] = []
@@ -259,8 +272,7 @@ class World:
         coordinator = GroupCoordinator(
             self.config,
             log=self.log,
-            timer=self.timer,
-            clock=self.clock,
+            loop=self.loop,
             dependencies=GroupDependencies(
                 self.topics,
                 lambda _group_id: self.consumer_config,

@@ -37,7 +37,7 @@ from ottla.protocol.apis.txn_offset_commit import TxnOffsetCommitRequest
 from ottla.protocol.records.consumer_protocol import ConsumerProtocolSubscription
 from ottla.purgatory.timing_wheel import TimingWheel
 from ottla.types import TopicPartition, Uuid
-from tests.coordinator.harness import MemoryLog, Topics, VirtualClock
+from tests.coordinator.harness import MemoryLog, Topics, VirtualClock, loop_of
 from tests.coordinator.harness import World as GroupWorld
 from tests.transactions.world import World as TransactionWorld
 
@@ -472,8 +472,7 @@ class ShareHistory(History):
         self.coordinator = ShareCoordinator(
             ShareCoordinatorConfig(num_partitions=1, updates_per_snapshot=rng.choice((1, 3, 10))),
             log=self.log,
-            timer=self.timer,
-            clock=self.clock,
+            loop=loop_of(self.timer, self.clock),
             partition_count=lambda: 1,
             has_partition=lambda _topic_id, _partition: True,
             delete_before=self._delete_before,

@@ -12,11 +12,10 @@ from unittest import mock
 
 from ottla.coordinator.group.classic.group import SIMPLE
 from ottla.coordinator.group.shard import GroupShard
-from ottla.coordinator.runtime import loader, shared_turns
+from ottla.coordinator.runtime import loader
 from ottla.coordinator.runtime.active import ActivePartition, RuntimeEnvironment, ShardState
 from ottla.coordinator.runtime.load_times import LoadTimes
 from ottla.coordinator.runtime.loader import MAX_READ_BYTES
-from ottla.coordinator.runtime.shared_turns import SharedTurns
 from ottla.coordinator.share.shard import ShareShard
 from ottla.coordinator.transaction.shard import TransactionShard
 from ottla.purgatory.timing_wheel import TimingWheel
@@ -29,7 +28,7 @@ from ottla.storage.cleaner.offset_map import OffsetMap
 from ottla.storage.cleaner.transactions import CleanedTransactions
 from ottla.storage.indexes.transaction_index import AbortedTransaction
 from ottla.timeline import LATEST_EPOCH, TimelineDict, TimelineObject, TimelineSet
-from tests.coordinator.harness import MemoryLog
+from tests.coordinator.harness import MemoryLog, loop_of
 from tests.records.batch_changes import assign_offset
 
 if TYPE_CHECKING:
@@ -172,10 +171,10 @@ def load(
 
     The followers catch up when all is read, and nothing of the last run is replayed.
     """
-    clock = runtime._environment.clock  # another shard in the same surroundings
+    clock = runtime._environment.loop.clock  # another shard in the same surroundings
     timer = TimingWheel(clock.monotonic_ms())
     environment = RuntimeEnvironment(
-        log, timer, clock, 0, _fail, "recovered", MAX_READ_BYTES, SharedTurns(timer, clock)
+        log, loop_of(timer, clock), 0, _fail, "recovered", MAX_READ_BYTES
     )
     active = ActivePartition(partition, 0, environment, runtime._make_shard, LoadTimes())
     active._high_watermark = 0
@@ -183,14 +182,18 @@ def load(
     with (
         mock.patch.object(loader, "MAX_KEYS", loader.MAX_KEYS if rng is None else _run(rng)),
         mock.patch.object(
-            loader, "SLICE_RECORDS", shared_turns.SLICE_RECORDS if rng is None else _run(rng)
+            loader, "WALKED_AT_ONCE", loader.WALKED_AT_ONCE if rng is None else _run(rng)
+        ),
+        mock.patch.object(
+            loader, "REPLAYED_IN_A_ROW", loader.REPLAYED_IN_A_ROW if rng is None else _run(rng)
         ),
         mock.patch.object(type(shard), "on_loaded", return_value=iter(())),
     ):
-        while active.state is ShardState.LOADING:
-            active._load_step()
+        for _ in active._load():
             if loading.position >= loading.target:
                 active.on_high_watermark(loading.target)
+        active.on_high_watermark(loading.target)
+        assert active.state is ShardState.ACTIVE
     return shard
 
 

@@ -10,7 +10,6 @@ from ottla.coordinator.group import group_admin
 from ottla.coordinator.group.consumer import describe as consumer_describe
 from ottla.coordinator.group.share import describe as share_describe
 from ottla.coordinator.group.streams import describe as streams_describe
-from ottla.coordinator.runtime.shared_turns import ANSWER_RECORDS
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.protocol.apis.describe_groups import DescribeGroupsRequest
@@ -18,6 +17,7 @@ from ottla.protocol.apis.join_group import JoinGroupRequest
 from ottla.protocol.apis.share_group_describe import ShareGroupDescribeRequest
 from ottla.protocol.apis.streams_group_describe import StreamsGroupDescribeRequest
 from ottla.protocol.apis.sync_group import SyncGroupRequest
+from ottla.purgatory.work import MAX_STEPS
 from tests.coordinator.harness import context
 from tests.coordinator.test_large_groups import NEVER_MS, Members
 
@@ -84,7 +84,7 @@ def test_many_members_are_described_in_slices(kind: str, described: list[None]) 
     answer = describe(members.world, kind, "absent", "g")
     members.beat(NAMES[200], "epoch=-1")
     counts = by_turn(members.world, answer, described)
-    assert max(counts) <= ANSWER_RECORDS
+    assert max(counts) <= MAX_STEPS
     assert (sum(counts), counts[-1]) == (COUNT, 0)
     absent, group = answer.value.groups
     assert absent.error_code == ErrorCode.GROUP_ID_NOT_FOUND
@@ -122,7 +122,7 @@ def test_a_classic_group_is_described_in_slices(described: list[None]) -> None:
     for member in group.members.values():
         member.assignment = b"later"
     counts = by_turn(world, answer, described)
-    assert max(counts) <= ANSWER_RECORDS
+    assert max(counts) <= MAX_STEPS
     assert (sum(counts), counts[-1]) == (COUNT, 0)
     (found,) = answer.value.groups
     assert [one.member_id for one in found.members] == list(group.members)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.coordinator.group import GroupCoordinatorConfig
 from ottla.coordinator.group.offsets import removal
 from ottla.coordinator.runtime import Result
-from ottla.coordinator.runtime.sweeps import RECORDS_PER_SLICE
+from ottla.coordinator.runtime.timers import RECORDS_AT_ONCE
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.offset_commit import OffsetCommitRequest
 from tests.coordinator.harness import Topics, World, context
@@ -93,6 +93,7 @@ def test_offsets_of_a_deleted_topic_go_with_a_later_pass_where_an_append_is_refu
 
 
 def _assert_gone(world: World) -> None:
+    world.advance(10)
     assert not world.shard().offsets.by_group
     assert max(batch.size for batch in world.log.record_batches(0)) <= BATCH_BYTES
     world.resign()
@@ -117,24 +118,24 @@ def test_expired_offsets_go_in_as_many_batches_as_they_take() -> None:
 
 def test_many_offsets_go_in_slices() -> None:
     """No turn of the loop looks at all offsets of a shard, or writes all tombstones."""
-    count = 2 * RECORDS_PER_SLICE + 10
+    count = 2 * RECORDS_AT_ONCE + 10
     world = _with_offsets(1_000_000_000, [f"group-{number}" for number in range(count)])
     world.coordinator.on_topics_deleted([("t", Topics.id_of("t"))])
     removed = _removed_each_ms(world, count)
     assert sum(removed) == count
-    assert max(removed) <= RECORDS_PER_SLICE
+    assert max(removed) <= RECORDS_AT_ONCE
 
 
 def test_shards_take_their_slices_in_turns() -> None:
     """The checks of all shards fall due together: they were loaded together."""
     config = GroupCoordinatorConfig(offsets_topic_num_partitions=4, offsets_retention_ms=1000)
-    count = 3 * RECORDS_PER_SLICE
+    count = 3 * RECORDS_AT_ONCE
     world = _with_offsets(1000, [f"group-{number}" for number in range(count)], config=config)
     world.advance(config.offsets_retention_check_interval_ms - world.clock.time_ms - 10)
     assert _offset_count(world) == count
     removed = _removed_each_ms(world, count)
     assert sum(removed) == count
-    assert max(removed) <= RECORDS_PER_SLICE
+    assert max(removed) <= RECORDS_AT_ONCE
 
 
 def _removed_each_ms(world: World, before: int) -> list[int]:
@@ -152,7 +153,7 @@ def _offset_count(world: World) -> int:
 
 def test_expired_offsets_of_a_large_group_are_counted_once() -> None:
     """The metric counts what is removed, however many slices that takes."""
-    count = 2 * RECORDS_PER_SLICE + 10
+    count = 2 * RECORDS_AT_ONCE + 10
     world = _with_offsets(1000, ["group"], count)
     world.advance(world.config.offsets_retention_check_interval_ms)
     world.advance(10)

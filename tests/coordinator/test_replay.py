@@ -25,13 +25,13 @@ from ottla.coordinator.group.serde import RecordSerde
 from ottla.coordinator.group.shard import GroupShard
 from ottla.coordinator.runtime import CoordinatorRecord, ShardEnvironment, ShardTimers
 from ottla.coordinator.runtime.java_hash import in_hash_map_order, partition_for, string_hash
-from ottla.coordinator.runtime.shared_turns import SharedTurns
 from ottla.errors import CorruptMessage, UnsupportedVersion
 from ottla.protocol.records import group as schemas
+from ottla.purgatory.pending import Pending
 from ottla.purgatory.timing_wheel import TimingWheel
 from ottla.timeline import LATEST_EPOCH, SnapshotRegistry
 from ottla.types import TopicPartition, Uuid
-from tests.coordinator.harness import Topics, VirtualClock
+from tests.coordinator.harness import Topics, VirtualClock, loop_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,9 +43,10 @@ SERDE = RecordSerde()
 def make_shard(registry: SnapshotRegistry | None = None) -> GroupShard:
     clock = VirtualClock()
     timer = TimingWheel(0)
-    timers = ShardTimers(timer, clock, lambda _operation, _retry: None)
-    turns = SharedTurns(timer, clock)
-    environment = ShardEnvironment(0, registry or SnapshotRegistry(), timers, clock, turns)
+    timers = ShardTimers(
+        loop_of(timer, clock), lambda _operation, _retry: None, lambda _slices: Pending()
+    )
+    environment = ShardEnvironment(0, registry or SnapshotRegistry(), timers, clock)
     consumer = GroupDependencies(
         Topics(),
         lambda _group_id: ConsumerGroupConfig(),

@@ -17,18 +17,19 @@ from ottla.coordinator.runtime import (
 )
 from ottla.coordinator.runtime.active import RuntimeEnvironment, ShardState
 from ottla.coordinator.runtime.result import empty_result
-from ottla.coordinator.runtime.shared_turns import SLICE_RECORDS, SharedTurns
-from ottla.coordinator.runtime.sliced_read import KEYS_IN_A_TURN
+from ottla.coordinator.runtime.runtime import KEYS_AT_ONCE
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.records.group import GroupMetadataKey
+from ottla.purgatory.loop import Loop
 from ottla.purgatory.timing_wheel import TimingWheel
+from ottla.purgatory.work import MAX_STEPS, Worker
 from ottla.records.builder import encode_batch
 from ottla.records.control import encode_end_txn_marker
 from ottla.timeline import TimelineDict
 from tests.coordinator.harness import MemoryLog, VirtualClock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from ottla.purgatory.pending import Pending
 
@@ -86,17 +87,16 @@ class Bench:
         self.log = MemoryLog()
         self.timer = TimingWheel(0)
         self.clock = VirtualClock()
+        self.turns: list[Callable[[], None]] = []
+        """What is to be called in the next turn of the loop."""
         self.faults: list[Exception] = []
-        turns = SharedTurns(self.timer, self.clock)
         environment = RuntimeEnvironment(
             self.log,
-            self.timer,
-            self.clock,
+            Loop(self.clock, self.timer, self.turns.append, Worker(self.turns.append)),
             5000,
             self.faults.append,
             "test",
             1 << 20,
-            turns,
         )
         self.runtime: CoordinatorRuntime[Counter] = CoordinatorRuntime(environment, Counter)
         self.log.on_high_watermark = self.runtime.on_high_watermark
@@ -116,6 +116,9 @@ class Bench:
     def advance(self, now_ms: int) -> None:
         self.clock.time_ms = now_ms
         self.timer.advance(now_ms)
+        turns, self.turns[:] = self.turns[:], []
+        for turn in turns:
+            turn()
 
 
 def code_of(pending: Pending[Any]) -> ErrorCode:
@@ -215,7 +218,7 @@ def test_loading_waits_for_log_and_commit() -> None:
 def test_a_commit_during_a_load_cuts_nothing_off(turns: int) -> None:
     """All that was read is replayed before the first request, whenever the followers catch up."""
     bench = Bench()
-    for number in range(3 * SLICE_RECORDS // 10):
+    for number in range(3 * MAX_STEPS // 10):
         records = [(0, f"{number}-{one}".encode(), None, ()) for one in range(10)]
         bench.log.append(0, encode_batch(records), 0)
     bench.log.high_watermarks[0] = 0
@@ -227,7 +230,7 @@ def test_a_commit_during_a_load_cuts_nothing_off(turns: int) -> None:
     while bench.runtime.partitions[0] is ShardState.LOADING:
         assert list(bench.runtime.stalls()) == []
         bench.advance(bench.clock.time_ms + 1)
-    assert len(bench.runtime.shard(0).counts) == 3 * SLICE_RECORDS
+    assert len(bench.runtime.shard(0).counts) == 3 * MAX_STEPS
 
 
 def test_unload_during_load_leaves_no_stale_copy() -> None:
@@ -237,6 +240,7 @@ def test_unload_during_load_leaves_no_stale_copy() -> None:
     bench.count("a")
     bench.count("a")
     bench.runtime.on_resigned(0)
+    bench.runtime._environment.loop.worker.max_steps = 1
     bench.log.slice_bytes = 1
     bench.runtime.on_elected(0, 2)
     bench.runtime.on_resigned(0, 1)
@@ -282,45 +286,18 @@ def test_many_partitions_that_load_share_the_turns() -> None:
     """A broker that takes over thirty partitions loads one slice in a millisecond, not thirty."""
     bench = Bench()
     batch = encode_batch([(0, b"%d" % n, None, ()) for n in range(100)], leader_epoch=1)
-    loaded: list[int] = []
+    replayed: list[int] = [0]
     for partition in range(30):
         bench.log.append(partition, bytearray(batch), 1)
     for partition in range(30):
         bench.runtime.on_elected(partition, 1)
-    for now_ms in range(1, 30):
-        before = sum(state is ShardState.LOADING for state in bench.runtime.partitions.values())
+    for now_ms in range(1, 80):
         bench.advance(now_ms)
-        after = sum(state is ShardState.LOADING for state in bench.runtime.partitions.values())
-        loaded.append(before - after)
-    assert max(loaded) <= SLICE_RECORDS // 100 + 1
+        shards = (bench.runtime.shard(partition) for partition in range(30))
+        replayed.append(sum(len(shard.counts) for shard in shards))
+    assert replayed[-1] == 3000
+    assert all(after - before <= MAX_STEPS for before, after in pairwise(replayed[1:]))
     assert set(bench.runtime.partitions.values()) <= {ShardState.ACTIVE, ShardState.FAILED}
-
-
-def test_a_step_that_raises_ends_alone() -> None:
-    """The others go on in the next turns, and new work begins."""
-    clock, timer = VirtualClock(), TimingWheel(0)
-    turns = SharedTurns(timer, clock)
-    done: list[str] = []
-
-    def fail() -> bool:
-        if clock.time_ms == 0:
-            return True
-        raise AssertionError("planted")
-
-    def work(name: str) -> bool:
-        done.append(name)
-        return len(done) < 3
-
-    turns.add(fail)
-    turns.add(lambda: work("a"))
-    clock.time_ms = 1
-    with pytest.raises(AssertionError, match="planted"):
-        timer.advance(1)
-    for clock.time_ms in (2, 3, 4):
-        timer.advance(clock.time_ms)
-    assert done == ["a"] * 3
-    turns.add(lambda: work("b"))
-    assert done == ["a"] * 3 + ["b"]
 
 
 def read_all(bench: Bench) -> tuple[Pending[list[str]], list[int]]:
@@ -340,7 +317,7 @@ def test_all_entries_are_read_in_slices() -> None:
     for partition in range(3):
         bench.runtime.on_elected(partition, 1)
     assert read_all(bench)[0].value == []
-    names = [[f"{partition}-{n}" for n in range(300)] for partition in range(3)]
+    names = [[f"{partition}-{n}" for n in range(1500)] for partition in range(3)]
     bench.advance(1)
     for partition, some in enumerate(names):
         result = Result(0, [count_record(name) for name in some])
@@ -348,7 +325,7 @@ def test_all_entries_are_read_in_slices() -> None:
     bench.advance(2)
     pending, sizes = read_all(bench)
     assert not pending.done
-    assert sum(sizes) <= KEYS_IN_A_TURN
+    assert sum(sizes) <= MAX_STEPS * KEYS_AT_ONCE
     last_ms = 0
     for now_ms in range(3, 10):
         count = len(sizes)
@@ -363,14 +340,14 @@ def test_a_partition_that_is_resigned_during_a_read_of_all_is_left_out() -> None
     bench = Bench()
     for partition in range(2):
         bench.runtime.on_elected(partition, 1)
-    names = [count_record(f"{n}") for n in range(1_000)]
+    names = [count_record(f"{n}") for n in range(3_000)]
     bench.runtime.write(0, lambda _shard: Result(0, names))
     bench.advance(1)
     pending, sizes = read_all(bench)
     bench.runtime.on_resigned(0)
     for now_ms in (2, 3):
         bench.advance(now_ms)
-    assert len(pending.value) == sum(sizes) <= KEYS_IN_A_TURN
+    assert len(pending.value) == sum(sizes) <= MAX_STEPS * KEYS_AT_ONCE
     bench.runtime.on_elected(0, 2)
     assert code_of(read_all(bench)[0]) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
@@ -514,7 +491,7 @@ def test_timer_operation_is_retried_where_asked(*, retries: bool) -> None:
 def test_loading_takes_a_bounded_number_of_records_in_a_turn() -> None:
     """A turn of the loop replays some hundred records, whole batches, none twice."""
     bench = Bench()
-    for number in range(3 * SLICE_RECORDS // 10):
+    for number in range(3 * MAX_STEPS // 10):
         records = [(0, f"{number}-{one}".encode(), None, ()) for one in range(10)]
         bench.log.append(0, encode_batch(records), 0)
     bench.runtime.on_elected(0, 1)
@@ -523,8 +500,8 @@ def test_loading_takes_a_bounded_number_of_records_in_a_turn() -> None:
     while bench.runtime.partitions[0] is ShardState.LOADING:
         bench.advance(bench.clock.time_ms + 1)
         seen.append(len(shard.counts))
-    assert seen[-1] == 3 * SLICE_RECORDS
-    assert all(after - before <= SLICE_RECORDS for before, after in pairwise([0, *seen]))
+    assert seen[-1] == 3 * MAX_STEPS
+    assert all(after - before <= MAX_STEPS for before, after in pairwise([0, *seen]))
     assert set(shard.counts.values()) == {1}
 
 
@@ -543,7 +520,7 @@ def test_soft_state_is_rebuilt_in_slices() -> None:
     while seen[-1] < 3000:
         bench.advance(bench.clock.time_ms + 1)
         seen.append(len(shard.restarted))
-    assert all(after - before <= SLICE_RECORDS for before, after in pairwise(seen))
+    assert all(after - before <= MAX_STEPS for before, after in pairwise(seen))
     bench.runtime.on_resigned(0)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,7 +27,7 @@ class Loop:
         self.worker = Worker(
             self.turns.append,
             lambda: self.elapsed_s,
-            max_steps=None,
+            max_steps=inf,
             on_long_step=lambda name, _duration_s: self.long_steps.append(name),
         )
 

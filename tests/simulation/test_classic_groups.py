@@ -21,12 +21,13 @@ from ottla.coordinator.group.shard import GroupShard
 from ottla.coordinator.runtime import ShardEnvironment, ShardTimers
 from ottla.coordinator.runtime.active import ShardState
 from ottla.coordinator.runtime.loader import Loader
-from ottla.coordinator.runtime.shared_turns import SharedTurns
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.offset_fetch import OffsetFetchRequest
+from ottla.purgatory.pending import Pending
 from ottla.purgatory.timing_wheel import TimingWheel
+from ottla.purgatory.work import finish
 from ottla.timeline import LATEST_EPOCH, SnapshotRegistry
-from tests.coordinator.harness import MemoryLog, World, context
+from tests.coordinator.harness import MemoryLog, World, context, loop_of
 from tests.simulation.classic_group_clients import Client, History
 
 if TYPE_CHECKING:
@@ -45,9 +46,10 @@ def rebuilt(world: World, log: MemoryLog) -> GroupShard:
     """Return the state machine of partition 0 made from the log alone."""
     registry = SnapshotRegistry()
     timer = TimingWheel(0)
-    timers = ShardTimers(timer, world.clock, lambda _operation, _retry: None)
-    turns = SharedTurns(timer, world.clock)
-    environment = ShardEnvironment(0, registry, timers, world.clock, turns)
+    timers = ShardTimers(
+        loop_of(timer, world.clock), lambda _operation, _retry: None, lambda _slices: Pending()
+    )
+    environment = ShardEnvironment(0, registry, timers, world.clock)
     consumer = GroupDependencies(
         world.topics,
         lambda _group_id: world.consumer_config,
@@ -56,8 +58,7 @@ def rebuilt(world: World, log: MemoryLog) -> GroupShard:
     )
     shard = GroupShard(environment, world.config, str, consumer)
     loader = Loader(log, 0, shard)
-    while not loader.step():
-        pass
+    finish(loader.run())
     return shard
 
 

@@ -26,6 +26,7 @@ from ottla.protocol.apis.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
 )
 from ottla.protocol.apis.list_transactions import ListTransactionsRequest
+from ottla.purgatory.work import TURN_S
 from ottla.server.broker.transaction_partitions import TransactionPartitions
 from ottla.types import TopicPartition
 from tests.transactions.world import World
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 COUNT = 600
-MAX_IN_A_TURN = 60
+MAX_IN_A_TURN = 100
 
 
 def world_of(count: int, partition_count: int = 5) -> World:
@@ -97,6 +98,7 @@ def test_ids_are_matched_with_a_costly_pattern_in_more_turns(
 
     def counted(self: BoundedPattern, name: str) -> bool:
         costs[world.clock.time_ms] += self.cost(name)
+        world.elapsed_s += self.cost(name) / MAX_COST * TURN_S
         return matches(self, name)
 
     monkeypatch.setattr(BoundedPattern, "matches", counted)

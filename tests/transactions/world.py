@@ -10,7 +10,7 @@ from ottla.coordinator.transaction.coordinator import TransactionCoordinator
 from ottla.protocol.apis.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from ottla.purgatory.pending import Pending
 from ottla.purgatory.timing_wheel import TimingWheel
-from tests.coordinator.harness import MemoryLog, VirtualClock
+from tests.coordinator.harness import MemoryLog, VirtualClock, loop_of
 
 if TYPE_CHECKING:
     from ottla.coordinator.runtime import EndTransaction
@@ -35,6 +35,8 @@ class World:
         """The requests with markers that were not answered yet."""
         self.leaders = 1
         """The broker that leads all other partitions."""
+        self.elapsed_s = 0.0
+        """What the stopwatch of the loop shows."""
         self.asked_brokers: list[int] = []
         """Those to which requests with markers went."""
         self.coordinator = self.make()
@@ -44,8 +46,7 @@ class World:
         coordinator = TransactionCoordinator(
             TransactionCoordinatorConfig(num_partitions=self.partition_count),
             log=self.log,
-            timer=self.timer,
-            clock=self.clock,
+            loop=loop_of(self.timer, self.clock, lambda: self.elapsed_s),
             channel=self,
             new_producer_id=self._new_producer_id,
             transaction_version=lambda: self.version,

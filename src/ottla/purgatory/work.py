@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Hashable, Iterator
 
 T = TypeVar("T")
-Work: TypeAlias = "Generator[Pending[Any] | None, Any, T]"
-"""Yields where the loop may go on, and what is to be waited for; returns the result."""
+Work: TypeAlias = "Generator[Any, Any, T]"
+"""Yields None where the loop may go on, or a Pending to wait for; returns the result."""
 
 NEXT_TURN: Final[Pending[Any]] = Pending()
 """Yielded after or before a long step: no other work has one in the same turn."""
@@ -68,17 +68,17 @@ class Worker:
         call_soon: Callable[[Callable[[], None]], object],
         elapsed_s: Callable[[], float] | None = None,
         *,
-        max_steps: int | None = MAX_STEPS,
+        max_steps: float = MAX_STEPS,
         on_long_step: Callable[[str, float], None] | None = None,
     ) -> None:
         """call_soon(callback) calls back in the next turn; elapsed_s() reads a stopwatch.
 
-        max_steps also bounds a turn; None: only time does. on_long_step(name, seconds) is called
-        after a step of more than LONG_STEP_S.
+        max_steps also bounds a turn; with infinity only time does. on_long_step(name, seconds) is
+        called after a step of more than LONG_STEP_S.
         """
         self._call_soon = call_soon
         self._elapsed_s = elapsed_s or _no_time
-        self._max_steps = max_steps
+        self.max_steps = max_steps
         self._on_long_step = on_long_step
         self._ready: deque[_Running[Any]] = deque()
         """Works that are due for a step, in turn."""
@@ -98,9 +98,7 @@ class Worker:
         if running is not None:
             work.close()
             return running.pending
-        running = _Running(work, key)
-        if key is not None:
-            self._by_key[key] = running
+        running = self._add(work, key)
         if self._is_scheduled:
             self._now_s = self._elapsed_s()
         else:
@@ -110,6 +108,22 @@ class Worker:
                 return running.pending
         self._ready.append(running)
         return running.pending
+
+    def begin(self, work: Work[T], key: Hashable = None) -> Pending[T]:
+        """Begin in a later turn: not within the operation of a shard that requests it."""
+        running = self._by_key.get(key) if key is not None else None
+        if running is not None:
+            work.close()
+            return running.pending
+        running = self._add(work, key)
+        self._resume(running)
+        return running.pending
+
+    def _add(self, work: Work[T], key: Hashable) -> _Running[T]:
+        running = _Running(work, key)
+        if key is not None:
+            self._by_key[key] = running
+        return running
 
     def __contains__(self, key: Hashable) -> bool:
         """Whether a work of this key is running."""
@@ -129,7 +143,7 @@ class Worker:
         self._call_soon(self._turn)
 
     def _has_budget(self) -> bool:
-        return self._now_s < self._end_s and self._steps != self._max_steps
+        return self._now_s < self._end_s and self._steps < self.max_steps
 
     def _turn(self) -> None:
         self._is_scheduled = False

@@ -7,23 +7,24 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla.coordinator.runtime import ShardEnvironment, ShardTimers
-from ottla.coordinator.runtime.shared_turns import SharedTurns
-from ottla.coordinator.runtime.sweeps import RECORDS_PER_SLICE
+from ottla.coordinator.runtime import Result, ShardEnvironment, ShardTimers
+from ottla.coordinator.runtime.timers import RECORDS_AT_ONCE
 from ottla.coordinator.share.combine import combine_batches
 from ottla.coordinator.share.config import ShareCoordinatorConfig
 from ottla.coordinator.share.shard import ShareShard, StateChange
 from ottla.coordinator.share.state import ShareKey, StateBatch
 from ottla.errors import ErrorCode, KafkaError
 from ottla.purgatory.timing_wheel import TimingWheel
+from ottla.purgatory.work import NEXT_TURN
 from ottla.timeline import SnapshotRegistry
 from ottla.types import Uuid
-from tests.coordinator.harness import VirtualClock
+from tests.coordinator.harness import VirtualClock, loop_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-    from ottla.coordinator.runtime import Result
+    from ottla.coordinator.runtime import CoordinatorRecord
+    from ottla.purgatory.work import Work
 
 TOPIC = Uuid(bytes(15) + b"\x07")
 KEY = ShareKey("g", TOPIC, 0)
@@ -35,9 +36,13 @@ class Shard:
     def __init__(self, config: ShareCoordinatorConfig | None = None) -> None:
         self.clock = VirtualClock()
         self.timer = TimingWheel(0)
-        timers = ShardTimers(self.timer, self.clock, lambda operation, _: self.run(operation))
-        turns = SharedTurns(self.timer, self.clock)
-        environment = ShardEnvironment(0, SnapshotRegistry(), timers, self.clock, turns)
+        loop = loop_of(self.timer, self.clock)
+        timers = ShardTimers(
+            loop,
+            lambda operation, _: self.run(operation),
+            lambda slices: loop.worker.begin(self.write_each(slices)),
+        )
+        environment = ShardEnvironment(0, SnapshotRegistry(), timers, self.clock)
         self.shard = ShareShard(
             environment,
             config or ShareCoordinatorConfig(),
@@ -64,6 +69,12 @@ class Shard:
         self.slices.append(self.apply(result))
         if result.on_append is not None:
             result.on_append(None)
+
+    def write_each(self, slices: Iterator[list[CoordinatorRecord]]) -> Work[None]:
+        """Apply lists of records, one in a turn."""
+        for records in slices:
+            self.run(lambda records=records: Result(None, records))  # type: ignore[misc] # a lambda's default binds the loop's value
+            yield NEXT_TURN
 
     def advance(self, count_ms: int) -> None:
         """Run the timers of some milliseconds."""
@@ -152,7 +163,8 @@ def test_after_some_updates_a_snapshot_is_written() -> None:
     assert kinds == [*updates, "ShareSnapshotValue", *updates]
     assert shard.states[KEY].batches == (StateBatch(0, 4, 2, 1),)
     assert shard.states[KEY].snapshot_epoch == 1
-    world.apply(shard.forget_topics([TOPIC]))
+    world.run(lambda: shard.forget_topics([TOPIC]))
+    world.advance(2)
     assert not len(shard.states)
 
 
@@ -228,18 +240,22 @@ def test_cold_states_get_a_snapshot_again() -> None:
     world.apply(world.shard.initialize(KEY, 0, 0))
     before = world.shard.states[KEY]
     world.clock.time_ms += 300_000
-    world.apply(world.shard._snapshot_cold())
+    world.run(world.shard._snapshot_cold)
+    world.advance(2)
     after = world.shard.states[KEY]
     assert after == replace(
-        before, snapshot_epoch=1, write_timestamp_ms=before.write_timestamp_ms + 300_000
+        before, snapshot_epoch=1, write_timestamp_ms=before.write_timestamp_ms + 300_001
     )
-    assert world.apply(world.shard._snapshot_cold()) == []
+    world.slices.clear()
+    world.run(world.shard._snapshot_cold)
+    world.advance(2)
+    assert world.slices == [[]]
 
 
 def test_many_states_are_written_and_forgotten_in_slices() -> None:
     """A state counts by its batches; no turn of the loop writes all states of a shard."""
     world = Shard()
-    keys = [ShareKey(f"g{number}", TOPIC, 0) for number in range(RECORDS_PER_SLICE)]
+    keys = [ShareKey(f"g{number}", TOPIC, 0) for number in range(RECORDS_AT_ONCE)]
     batches = [(2 * index, 2 * index, 2, 1) for index in range(9)]
     for key in keys:
         world.apply(world.shard.initialize(key, 0, 0))
@@ -249,8 +265,9 @@ def test_many_states_are_written_and_forgotten_in_slices() -> None:
     world.advance(30)
     sizes = [len(kinds) for kinds in world.slices]
     assert sum(sizes) == len(keys)
-    assert max(sizes) == RECORDS_PER_SLICE // 10
+    assert max(sizes) == RECORDS_AT_ONCE // 10
     world.slices.clear()
     world.run(lambda: world.shard.forget_topics([TOPIC]))
-    assert [len(kinds) for kinds in world.slices] == [RECORDS_PER_SLICE]
+    world.advance(2)
+    assert [len(kinds) for kinds in world.slices] == [0, RECORDS_AT_ONCE]
     assert not len(world.shard.states)

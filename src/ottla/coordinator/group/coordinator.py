@@ -27,7 +27,6 @@ from ottla.coordinator.runtime.active import RuntimeEnvironment, ShardState
 from ottla.coordinator.runtime.answers import gather, recover
 from ottla.coordinator.runtime.java_hash import partition_for
 from ottla.coordinator.runtime.log_errors import error_text, operation_error
-from ottla.coordinator.runtime.shared_turns import SharedTurns
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -47,7 +46,6 @@ from ottla.purgatory.pending import Pending
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ottla.clock import Clock
     from ottla.coordinator.group.config import GroupCoordinatorConfig
     from ottla.coordinator.group.context import GroupDependencies, RequestContext
     from ottla.coordinator.group.groups import Kinds
@@ -63,7 +61,7 @@ if TYPE_CHECKING:
         TxnOffsetCommitRequest,
         TxnOffsetCommitResponse,
     )
-    from ottla.purgatory.timing_wheel import TimingWheel
+    from ottla.purgatory.loop import Loop
     from ottla.types import Uuid
 
 PROTOCOL_NAMED_VERSION: Final = 5
@@ -80,13 +78,12 @@ class GroupCoordinator:
     groups need in addition, persister reaches the share coordinators.
     """
 
-    def __init__(  # noqa: PLR0913 - its environment, by name
+    def __init__(
         self,
         config: GroupCoordinatorConfig,
         *,
         log: CoordinatorLog,
-        timer: TimingWheel,
-        clock: Clock,
+        loop: Loop,
         dependencies: GroupDependencies,
         persister: SharePersister,
         new_uuid: Callable[[], str],
@@ -102,13 +99,11 @@ class GroupCoordinator:
         self._runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             RuntimeEnvironment(
                 log,
-                timer,
-                clock,
+                loop,
                 config.offset_commit_timeout_ms,
                 on_fault,
                 "group",
                 config.load_buffer_bytes,
-                SharedTurns(timer, clock),
             ),
             lambda environment: GroupShard(environment, config, new_uuid, dependencies, kinds),
         )

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from ottla.coordinator.group.group import Description
 from ottla.coordinator.runtime.log_errors import describe_error
-from ottla.coordinator.runtime.shared_turns import ANSWER_RECORDS
 from ottla.errors import ErrorCode
+from ottla.purgatory.work import NEXT_TURN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from ottla.coordinator.group.groups import Groups
     from ottla.coordinator.group.shard import GroupShard
     from ottla.coordinator.runtime import CoordinatorRuntime
-    from ottla.coordinator.runtime.shared_turns import Work
     from ottla.purgatory.pending import Pending
+    from ottla.purgatory.work import Work
 
 D = TypeVar("D")
 Kind: TypeAlias = "type[GroupKind[Any, Any, Any, Any]]"
-_READ_COST_RECORDS: Final = 1
+LONG_ANSWER: Final = 100
+"""Members from which on an answer takes a turn of its own to be encoded."""
 
 Begin: TypeAlias = "Callable[[Groups, str, int], Description[D]]"
 """Begins the description of a group of that name in the log's state of an epoch."""
@@ -60,7 +61,7 @@ class Descriptions:
         self, group_ids: Iterable[str], begin: Begin[D], refuse: Callable[[str, Exception], D]
     ) -> Pending[list[D]]:
         """Return the descriptions; that of a group that cannot be read is refuse(name, error)."""
-        return self._runtime.answer(self._each(group_ids, begin, refuse))
+        return self._runtime.worker.run(self._each(group_ids, begin, refuse))
 
     def describe_kind(self, group_ids: Iterable[str], kind: Kind) -> Pending[list[Any]]:
         """Return the descriptions of groups of one kind."""
@@ -83,17 +84,15 @@ class Descriptions:
         described, count = [], 0
         for partition, names in self.by_partition(group_ids).items():
             for name in names:
-                begun = self._runtime.read(partition, partial(_begin_one, begin, name))
-                while not begun.done:
-                    yield ANSWER_RECORDS  # another operation of the partition is in progress
-                yield _READ_COST_RECORDS
-                if begun.error is not None:
-                    described.append(refuse(name, begun.error))
+                try:
+                    begun = yield self._runtime.read(partition, partial(_begin_one, begin, name))
+                except Exception as error:  # noqa: BLE001 - answered for this group
+                    described.append(refuse(name, error))
                 else:
-                    described.append((yield from _with_members(begun.value)))
-                    count += len(begun.value.group.members)
-        if count > ANSWER_RECORDS:
-            yield ANSWER_RECORDS  # a long answer takes a turn to be encoded
+                    described.append((yield from _with_members(begun)))
+                    count += len(begun.group.members)
+        if count > LONG_ANSWER:
+            yield NEXT_TURN
         return described
 
 
@@ -105,5 +104,5 @@ def _with_members(begun: Description[D]) -> Work[D]:
     group: D = begun.group
     for member in begun.members:
         begun.group.members.append(member)
-        yield 1
+        yield
     return group

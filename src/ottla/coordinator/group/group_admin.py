@@ -12,7 +12,7 @@ from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
 from ottla.coordinator.group.group import Description
 from ottla.coordinator.group.offsets import removal
 from ottla.coordinator.runtime import CoordinatorRecord, Result
-from ottla.coordinator.runtime.sweeps import EXAMINED_AS_A_RECORD, RECORDS_PER_SLICE
+from ottla.coordinator.runtime.timers import EXAMINED_AS_A_RECORD, RECORDS_AT_ONCE
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.delete_groups import DeleteGroupsResponse
 from ottla.protocol.apis.describe_groups import DescribeGroupsResponse
@@ -132,7 +132,7 @@ def expired_of_group(groups: Groups, group_id: str) -> tuple[list[CoordinatorRec
     cost = count / EXAMINED_AS_A_RECORD
     if group is None or not group.has_offsets:
         return [], cost
-    tombstones, is_all = removal.expire(groups, group, RECORDS_PER_SLICE)
+    tombstones, is_all = removal.expire(groups, group, RECORDS_AT_ONCE)
     if is_all and group.is_empty:
         tombstones += groups.tombstones(group)
     return tombstones, cost

@@ -397,7 +397,7 @@ class GroupKind(ABC, Generic[G, M, T, S]):
         if not timestamp_ms or not slices.is_large(group):
             return True
         key = f"{self.name.lower()}-target", group.group_id
-        slices.run(self.timers, key, self._target_slices(group.group_id))
+        self.timers.write_all(key, self._target_slices(group.group_id))
         return False
 
     def _target_slices(self, group_id: str) -> Slices[None]:

@@ -21,21 +21,20 @@ from ottla.coordinator.group.responses import join_error, sync_error
 from ottla.coordinator.group.serde import RecordSerde
 from ottla.coordinator.group.share import initialization
 from ottla.coordinator.group.topic_hashes import TopicHashes
-from ottla.coordinator.runtime.result import Result
-from ottla.coordinator.runtime.sweeps import Sweep
+from ottla.coordinator.runtime.result import Result, empty_result
+from ottla.coordinator.runtime.timers import sweep
 from ottla.errors import ErrorCode
 from ottla.protocol.records import group as schemas
 from ottla.timeline import TimelineDict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator
+    from collections.abc import Callable, Iterator
 
     from ottla.coordinator.group.classic.group import ClassicGroup
     from ottla.coordinator.group.config import GroupCoordinatorConfig
     from ottla.coordinator.group.context import GroupDependencies
     from ottla.coordinator.group.groups import Kinds
     from ottla.coordinator.runtime import CoordinatorRecord, ShardEnvironment
-    from ottla.coordinator.runtime.sweeps import Examine
     from ottla.types import Uuid
 
 log = logging.getLogger("ottla.groups")
@@ -58,7 +57,6 @@ class GroupShard:
         dependencies: GroupDependencies,
         kinds: Kinds = KINDS,
     ) -> None:
-        self._turns = environment.turns
         self.partition = environment.partition
         self._config = config
         self._timers = environment.timers
@@ -195,7 +193,8 @@ class GroupShard:
                     self._deleted_topics.pop(topic, None)
             return records, cost
 
-        return self._sweep(_EXPIRY_SLICE_KEY, group_ids, examine)
+        self._timers.write_all(_EXPIRY_SLICE_KEY, sweep(group_ids, examine))
+        return empty_result()
 
     def delete_topics(self, topics: tuple[tuple[str, Uuid], ...]) -> Result[None]:
         """Delete the offsets of deleted topics, given by name and id."""
@@ -203,7 +202,8 @@ class GroupShard:
         ids = removal.ids_by_name(topics)
         examine = partial(removal.deleted_of_group, self.groups, ids)
         group_ids = self.groups.offsets.group_ids()
-        return self._sweep(("deleted", topics), group_ids, examine)
+        self._timers.write_all(("deleted", topics), sweep(group_ids, examine))
+        return empty_result()
 
     def forget_share_states(self, topics: tuple[tuple[str, Uuid], ...]) -> None:
         """Remove deleted topics from the share partitions of all groups, until that is written."""
@@ -214,6 +214,3 @@ class GroupShard:
             lambda: Result(None, initialization.forget_topics(self.share, ids), atomic=False),
             retry_ms=_RETRY_MS,
         )
-
-    def _sweep(self, key: Hashable, group_ids: list[str], examine: Examine[str]) -> Result[None]:
-        return Sweep(self._timers, self._turns, key, group_ids, examine).begin()

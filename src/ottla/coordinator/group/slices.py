@@ -13,14 +13,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from ottla.coordinator.runtime.result import Result, empty_result
-
 if TYPE_CHECKING:
-    from collections.abc import Generator, Hashable
+    from collections.abc import Generator
 
     from ottla.coordinator.group.member_group import MemberGroup
-    from ottla.coordinator.runtime import CoordinatorRecord, ShardTimers
-    from ottla.errors import KafkaError
+    from ottla.coordinator.runtime import CoordinatorRecord
 
 T = TypeVar("T")
 Steps: TypeAlias = "Generator[None, None, T]"
@@ -32,7 +29,6 @@ SLICE: Final = 100
 """Members, partitions or tasks whose assignment is computed or written in one slice."""
 LARGE: Final = SLICE // 2
 """Members from which on a group's assignment is computed in slices."""
-_NEXT_TURN_MS: Final = 1
 
 
 def is_due(timestamp_ms: int, interval_ms: int, now_ms: int) -> bool:
@@ -68,25 +64,3 @@ def without_records(steps: Steps[T]) -> Slices[T]:
             result: T = done.value
             return result
         yield []
-
-
-def run(timers: ShardTimers, key: Hashable, slices: Slices[None]) -> None:
-    """Run slices one by one, unless some of this key are under way.
-
-    The rest is dropped when records of one cannot be written.
-    """
-    if key in timers:
-        return
-
-    def cancel_if_failed(error: KafkaError | None) -> None:
-        if error is not None:
-            timers.cancel(key)
-
-    def step() -> Result[None]:
-        records = next(slices, None)
-        if records is None:
-            return empty_result()
-        timers.schedule(key, _NEXT_TURN_MS, step)
-        return Result(None, records, on_append=cancel_if_failed)
-
-    timers.schedule(key, _NEXT_TURN_MS, step)

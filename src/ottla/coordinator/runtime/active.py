@@ -10,17 +10,16 @@ from collections import deque
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ottla.coordinator.runtime.loader import Loader
-from ottla.coordinator.runtime.result import empty_result
+from ottla.coordinator.runtime.result import Result, empty_result
 from ottla.coordinator.runtime.shard import Shard, ShardEnvironment
-from ottla.coordinator.runtime.shared_turns import SLICE_RECORDS
 from ottla.coordinator.runtime.timers import ShardTimers
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.purgatory.offset_queue import OffsetQueue
 from ottla.purgatory.pending import Pending
+from ottla.purgatory.work import NEXT_TURN
 from ottla.records.batch import HEADER_BYTES, NO_PRODUCER_ID
 from ottla.records.builder import encode_batch
 from ottla.records.control import encode_end_txn_marker
@@ -29,18 +28,17 @@ from ottla.timeline import SnapshotRegistry
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ottla.clock import Clock
     from ottla.coordinator.runtime.load_times import LoadTimes
     from ottla.coordinator.runtime.log import CoordinatorLog
     from ottla.coordinator.runtime.result import (
         CoordinatorRecord,
         EndTransaction,
-        Result,
         TransactionalProducer,
     )
-    from ottla.coordinator.runtime.shared_turns import SharedTurns
     from ottla.coordinator.runtime.timers import Operation
-    from ottla.purgatory.timing_wheel import TimerTask, TimingWheel
+    from ottla.purgatory.loop import Loop
+    from ottla.purgatory.timing_wheel import TimerTask
+    from ottla.purgatory.work import Work
     from ottla.records.builder import RecordInput
 
 log = logging.getLogger("ottla.coordinator")
@@ -65,14 +63,12 @@ class RuntimeEnvironment:
     """Dependencies that all partitions of a runtime share."""
 
     log: CoordinatorLog
-    timer: TimingWheel
-    clock: Clock
+    loop: Loop
     write_timeout_ms: int
     on_fault: Callable[[Exception], None]
     name: str
     """Of the coordinator: "group"."""
     load_buffer_bytes: int
-    turns: SharedTurns
 
 
 @dataclass(slots=True, eq=False)
@@ -121,14 +117,13 @@ class ActivePartition(Generic[S]):
         self.state = ShardState.LOADING
         self._environment = environment
         self._registry = SnapshotRegistry()
-        self._timers = ShardTimers(environment.timer, environment.clock, self._run_timer)
+        self._loop = environment.loop
+        self._timers = ShardTimers(self._loop, self._run_timer, self._begin_writes)
         self.shard = make_shard(
-            ShardEnvironment(
-                partition, self._registry, self._timers, environment.clock, environment.turns
-            )
+            ShardEnvironment(partition, self._registry, self._timers, self._loop.clock)
         )
         self._load_times = load_times
-        self._start_ms = environment.clock.monotonic_ms()
+        self._start_ms = self._loop.clock.monotonic_ms()
         self._loader = Loader(environment.log, partition, self.shard, environment.load_buffer_bytes)
         self._deferred: OffsetQueue[_Deferred] = OffsetQueue()
         self._written_offset = -1
@@ -140,7 +135,7 @@ class ActivePartition(Generic[S]):
 
     def start(self) -> None:
         """Start loading, in turns with other partitions."""
-        self._environment.turns.add(self._load_step)
+        self._loop.worker.run(self._load(), self)
 
     def close(self) -> None:
         """Stop; pending responses fail with NOT_COORDINATOR."""
@@ -154,22 +149,18 @@ class ActivePartition(Generic[S]):
             self.shard.on_unloaded()
         self._timers.cancel_all()  # timers that the responses above may have scheduled
 
-    def _load_step(self) -> bool:
-        """Load a slice; return whether more are left."""
-        if self.state != ShardState.LOADING:
-            return False
+    def _load(self) -> Work[None]:
         try:
-            if complete := self._loader.step():
-                self._maybe_activate()
+            for _ in self._loader.run():
+                yield
+                if self.state != ShardState.LOADING:
+                    return
+            self._maybe_activate()
         except CorruptMessage as error:
             text = f"partition {self.partition} is damaged after offset {self._loader.position}"
             self._fail(CorruptMessage(f"{text}: {error.message}"))
-            return False
         except Exception as error:  # noqa: BLE001 - a log that cannot be replayed must not kill the node
             self._fail(error)
-            return False
-        self._environment.turns.spent(self._loader.spent)
-        return not complete
 
     def _maybe_activate(self) -> None:
         target = self._loader.target
@@ -178,23 +169,20 @@ class ActivePartition(Generic[S]):
         self._written_offset = target
         self._registry.snapshot(target)
         self.state = ShardState.ACTIVE
-        now_ms = self._environment.clock.monotonic_ms()
+        now_ms = self._loop.clock.monotonic_ms()
         self._load_times.add(now_ms - self._start_ms, now_ms)
         self._log_loaded(now_ms - self._start_ms)
-        steps = self.shard.on_loaded()
-        self._environment.turns.add(lambda: self._restart_some(steps))
+        self._loop.worker.run(self._restart(self.shard.on_loaded()))
 
-    def _restart_some(self, steps: Iterator[None]) -> bool:
-        """Rebuild a slice of the soft state; return whether more is left."""
-        if self.state != ShardState.ACTIVE:
-            return False
+    def _restart(self, steps: Iterator[None]) -> Work[None]:
+        """Rebuild the soft state, while requests are served."""
         try:
-            count = sum(1 for _ in islice(steps, SLICE_RECORDS))
+            for _ in steps:
+                yield
+                if self.state != ShardState.ACTIVE:
+                    return
         except Exception as error:  # noqa: BLE001 - the same for inconsistent records
             self._fail(error)
-            return False
-        self._environment.turns.spent(count)
-        return count == SLICE_RECORDS
 
     def _log_loaded(self, duration_ms: int) -> None:
         name, count = self._environment.name, self._loader.record_count
@@ -321,6 +309,30 @@ class ActivePartition(Generic[S]):
 
         self.write(lambda _shard: operation()).on_done(finished)
 
+    def _begin_writes(self, slices: Iterator[list[CoordinatorRecord]]) -> Pending[None]:
+        def report(done: Pending[None]) -> None:
+            if done.error is not None and not isinstance(done.error, KafkaError):
+                self._environment.on_fault(done.error)
+
+        written = self._loop.worker.begin(self._write_each(slices))
+        written.on_done(report)
+        return written
+
+    def _write_each(self, slices: Iterator[list[CoordinatorRecord]]) -> Work[None]:
+        """Write lists of records, each once the one before it is committed.
+
+        A list is appended in the step that computes it: no operation comes between.
+        """
+        while self.state == ShardState.ACTIVE:
+            records = next(slices, None)
+            if records is None:
+                return
+            written: Pending[None] = Pending.of(None)
+            if records:
+                result = Result(None, records, atomic=False)
+                written = self.write(lambda _shard, result=result: result)  # type: ignore[misc] # a lambda's default binds the loop's value
+            yield NEXT_TURN if written.succeeded else written
+
     # ---------------------------------------------------------------- append and commit
 
     def _finish_when_committed(
@@ -344,14 +356,14 @@ class ActivePartition(Generic[S]):
             deferred.committed()
             return
         self._deferred.add(deferred.offset, deferred)
-        deferred.timeout = self._environment.timer.add(
-            self._environment.clock.monotonic_ms() + self._environment.write_timeout_ms,
+        deferred.timeout = self._loop.timer.add(
+            self._loop.clock.monotonic_ms() + self._environment.write_timeout_ms,
             lambda _now_ms: deferred.finish(KafkaError(ErrorCode.REQUEST_TIMED_OUT)),
         )
         self._release()
 
     def _append_all(self, result: Result[Any], producer: TransactionalProducer | None) -> None:
-        now_ms = self._environment.clock.now_ms()
+        now_ms = self._loop.clock.now_ms()
         entries: list[RecordInput] = [
             (now_ms, *self.shard.encode(record), ()) for record in result.records
         ]
@@ -401,7 +413,7 @@ class ActivePartition(Generic[S]):
         batch = encode_end_txn_marker(
             commit=end.committed,
             coordinator_epoch=end.coordinator_epoch,
-            timestamp=self._environment.clock.now_ms(),
+            timestamp=self._loop.clock.now_ms(),
             producer_id=end.producer_id,
             producer_epoch=end.producer_epoch,
             leader_epoch=self.leader_epoch,
@@ -452,10 +464,10 @@ class ActivePartition(Generic[S]):
 
     def stalls(self) -> Iterator[str]:
         """Yield what waits here although nothing that is to come ends it."""
-        turns, committed = self._environment.turns, self._high_watermark
+        committed = self._high_watermark
         if self.state is ShardState.LOADING:
             is_loaded = self._loader.is_complete
-            if not is_loaded and not turns.waits_for(self._load_step):
+            if not is_loaded and self not in self._loop.worker:
                 yield f"partition {self.partition} loads in no turn"
             if is_loaded and committed >= self._loader.target:
                 yield f"partition {self.partition} is loaded and not active"

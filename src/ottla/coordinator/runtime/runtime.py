@@ -5,23 +5,28 @@ Kafka: org.apache.kafka.coordinator.common.runtime.CoordinatorRuntime.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from ottla.coordinator.runtime.active import ActivePartition, RuntimeEnvironment, ShardState
 from ottla.coordinator.runtime.load_times import LoadTimes
 from ottla.coordinator.runtime.shard import Shard, ShardEnvironment
-from ottla.coordinator.runtime.sliced_read import SlicedRead
 from ottla.errors import ErrorCode, KafkaError
 from ottla.purgatory.pending import Pending
+from ottla.purgatory.work import NEXT_TURN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from ottla.coordinator.runtime.result import EndTransaction, Result, TransactionalProducer
-    from ottla.coordinator.runtime.shared_turns import Work
+    from ottla.purgatory.work import Work, Worker
 
 S = TypeVar("S", bound=Shard)
 T = TypeVar("T")
+KEYS_AT_ONCE: Final = 20
+"""Entries that are read between two yields, some 10 µs each."""
+LONG_ANSWER: Final = 400
+"""Entries from which on an answer takes a turn of its own to be encoded."""
 
 
 class CoordinatorRuntime(Generic[S]):
@@ -116,29 +121,42 @@ class CoordinatorRuntime(Generic[S]):
         self,
         keys: Callable[[S, int], Iterable[str]],
         read: Callable[[S, int, Sequence[str]], list[T]],
-        weight: Callable[[str], int] | None = None,
+        at_once: int = KEYS_AT_ONCE,
     ) -> Pending[list[T]]:
-        """Read all entries of every partition that this node leads, some in a turn.
+        """Read all entries of every partition that this node leads, `at_once` in a step.
 
-        See `SlicedRead`. Refused while a partition is being loaded.
+        keys(shard, epoch) returns all keys, read(shard, epoch, some keys) their entries. Each step
+        reads what is committed by then: a list of all entries is no snapshot, as in Kafka. A
+        partition that moves to another node is left out. Refused while one is being loaded.
         """
-        sliced = SlicedRead(sorted(self._partitions), self.read, keys, read, weight)
         if any(one.state is ShardState.LOADING for one in self._partitions.values()):
-            sliced.pending.fail(KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
-            return sliced.pending
-        turns = self._environment.turns
+            return Pending.failed(KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+        return self.worker.run(self._read_each(keys, read, at_once))
 
-        def step() -> bool:
-            has_more = sliced.step()
-            turns.spent(sliced.cost)
-            return has_more
+    def _read_each(
+        self,
+        keys: Callable[[S, int], Iterable[str]],
+        read: Callable[[S, int, Sequence[str]], list[T]],
+        at_once: int,
+    ) -> Work[list[T]]:
+        entries: list[T] = []
+        for partition in sorted(self._partitions):
+            try:
+                names = yield self.read(partition, lambda shard, epoch: list(keys(shard, epoch)))
+                for start in range(0, len(names), at_once):
+                    some = names[start : start + at_once]
+                    entries += yield self.read(partition, partial(_read_some, read, some))
+            except KafkaError as error:
+                if error.code is not ErrorCode.NOT_COORDINATOR:
+                    raise
+        if len(entries) > LONG_ANSWER:
+            yield NEXT_TURN
+        return entries
 
-        turns.add(step)
-        return sliced.pending
-
-    def answer(self, work: Work[T]) -> Pending[T]:
-        """Compute an answer in slices."""
-        return self._environment.turns.run(work)
+    @property
+    def worker(self) -> Worker:
+        """Runs the long work of this coordinator, and of the whole node."""
+        return self._environment.loop.worker
 
     def write_all(self, operation: Callable[[S], Result[T]]) -> list[Pending[T]]:
         """Run a write on every partition that this node leads."""
@@ -148,7 +166,7 @@ class CoordinatorRuntime(Generic[S]):
         """Yield what waits in a coordinator although nothing that is to come ends it."""
         for active in self._partitions.values():
             yield from active.stalls()
-        yield from self._environment.turns.stalls()
+        yield from self.worker.stalls()
 
     def _remove(self, partition: int) -> None:
         self._partitions.pop(partition).close()
@@ -156,3 +174,9 @@ class CoordinatorRuntime(Generic[S]):
 
 def _not_coordinator() -> Pending[T]:
     return Pending.failed(KafkaError(ErrorCode.NOT_COORDINATOR))
+
+
+def _read_some(
+    read: Callable[[S, int, Sequence[str]], list[T]], some: list[str], shard: S, epoch: int
+) -> list[T]:
+    return read(shard, epoch, some)

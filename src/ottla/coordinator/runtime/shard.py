@@ -13,23 +13,18 @@ if TYPE_CHECKING:
 
     from ottla.clock import Clock
     from ottla.coordinator.runtime.result import CoordinatorRecord
-    from ottla.coordinator.runtime.shared_turns import SharedTurns
     from ottla.coordinator.runtime.timers import ShardTimers
     from ottla.timeline import SnapshotRegistry
 
 
 @dataclass(frozen=True, slots=True)
 class ShardEnvironment:
-    """A shard's dependencies: the registry of its timelines, its timers, the clock.
-
-    Work in slices shares the turns of all shards of the coordinator.
-    """
+    """A shard's dependencies: the registry of its timelines, its timers, the clock."""
 
     partition: int
     registry: SnapshotRegistry
     timers: ShardTimers
     clock: Clock
-    turns: SharedTurns
 
 
 class Shard(Protocol):

@@ -1,20 +1,35 @@
-"""The named timers of one shard; each runs a shard operation.
+"""The named timers and long writes of one shard.
+
+A shard may have hundreds of thousands of entries. Changes to all of them, such as removals of
+expired offsets, are an iterator over lists of records: each list is written when the one before it
+is committed, and requests are served in between. Kafka has threads for that.
 
 Kafka: org.apache.kafka.coordinator.common.runtime.CoordinatorTimer.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import deque
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Iterable, Iterator
 
-    from ottla.clock import Clock
-    from ottla.coordinator.runtime.result import Result
-    from ottla.purgatory.timing_wheel import TimerTask, TimingWheel
+    from ottla.coordinator.runtime.result import CoordinatorRecord, Result
+    from ottla.purgatory.loop import Loop
+    from ottla.purgatory.pending import Pending
+    from ottla.purgatory.timing_wheel import TimerTask
 
     Operation = Callable[[], Result[None]]
+
+K = TypeVar("K")
+RECORDS_AT_ONCE: Final = 100
+"""Records that a sweep writes together: each takes about 20 µs to encode and to replay."""
+EXAMINED_AS_A_RECORD: Final = 20
+"""Entries that are examined in the time in which a record is written."""
+
+Examine: TypeAlias = "Callable[[K], tuple[list[CoordinatorRecord], float]]"
+"""Returns the records of a key, and what it cost to examine it, in records."""
 
 
 class ShardTimers:
@@ -22,20 +37,33 @@ class ShardTimers:
 
     def __init__(
         self,
-        timer: TimingWheel,
-        clock: Clock,
+        loop: Loop,
         run: Callable[[Operation, Callable[[Exception], None]], None],
+        begin_writes: Callable[[Iterator[list[CoordinatorRecord]]], Pending[None]],
     ) -> None:
-        self._timer = timer
-        self._clock = clock
+        self._timer = loop.timer
+        self._clock = loop.clock
         self._run = run
+        self._begin_writes = begin_writes
         self._tasks: dict[Hashable, TimerTask] = {}
+        self._writing: set[Hashable] = set()
+        """The keys of writes that are under way."""
 
     def __len__(self) -> int:
         return len(self._tasks)
 
     def __contains__(self, key: object) -> bool:
-        return key in self._tasks
+        return key in self._tasks or key in self._writing
+
+    def write_all(self, key: Hashable, slices: Iterator[list[CoordinatorRecord]]) -> None:
+        """Write lists of records one after the other, unless some of this key are under way.
+
+        A list is computed in the turn in which it is appended, which is its alone: it is as much
+        work as a hundred records. The first error ends all.
+        """
+        if key not in self._writing:
+            self._writing.add(key)
+            self._begin_writes(slices).on_done(lambda _done: self._writing.discard(key))
 
     def schedule(
         self, key: Hashable, delay_ms: int, operation: Operation, *, retry_ms: int | None = None
@@ -73,3 +101,18 @@ class ShardTimers:
         for task in self._tasks.values():
             task.cancel()
         self._tasks.clear()
+
+
+def sweep(keys: Iterable[K], examine: Examine[K]) -> Iterator[list[CoordinatorRecord]]:
+    """Yield the records of all keys, some at a time; a key may have more than fit."""
+    remaining = deque(keys)
+    while remaining:
+        records: list[CoordinatorRecord] = []
+        cost = 0.0
+        while remaining and cost < RECORDS_AT_ONCE:
+            of_key, examined = examine(remaining[0])
+            records += of_key[:RECORDS_AT_ONCE]
+            cost += min(len(of_key), RECORDS_AT_ONCE) + examined
+            if len(of_key) < RECORDS_AT_ONCE:  # else the same key may have more
+                remaining.popleft()
+        yield records

@@ -15,7 +15,6 @@ from ottla.coordinator.runtime.answers import gather, recover
 from ottla.coordinator.runtime.java_hash import partition_for
 from ottla.coordinator.runtime.load_times import LoadTimes
 from ottla.coordinator.runtime.log_errors import full_error_text, operation_error
-from ottla.coordinator.runtime.shared_turns import SharedTurns
 from ottla.coordinator.share.shard import ShareShard, StateChange
 from ottla.coordinator.share.state import UNINITIALIZED_OFFSET, ShareKey, StateBatch
 from ottla.errors import KafkaError
@@ -44,13 +43,12 @@ from ottla.purgatory.pending import Pending
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from ottla.clock import Clock
     from ottla.coordinator.runtime import CoordinatorLog
     from ottla.coordinator.share.config import ShareCoordinatorConfig
     from ottla.coordinator.share.shard import HasPartition
     from ottla.coordinator.share.state import ShareState
     from ottla.protocol.schema import Response
-    from ottla.purgatory.timing_wheel import TimingWheel
+    from ottla.purgatory.loop import Loop
     from ottla.types import Uuid
 
 T = TypeVar("T")
@@ -70,28 +68,25 @@ class ShareCoordinator:
         config: ShareCoordinatorConfig,
         *,
         log: CoordinatorLog,
-        timer: TimingWheel,
-        clock: Clock,
+        loop: Loop,
         has_partition: HasPartition,
         delete_before: Callable[[int, int], None],
         partition_count: Callable[[], int | None],
         on_fault: Callable[[Exception], None],
     ) -> None:
         self._config = config
-        self._timer = timer
-        self._clock = clock
+        self._timer = loop.timer
+        self._clock = loop.clock
         self._delete_before = delete_before
         self._partition_count = partition_count
         self.runtime: CoordinatorRuntime[ShareShard] = CoordinatorRuntime(
             RuntimeEnvironment(
                 log,
-                timer,
-                clock,
+                loop,
                 config.write_timeout_ms,
                 on_fault,
                 "share",
                 config.load_buffer_bytes,
-                SharedTurns(timer, clock),
             ),
             lambda environment: ShareShard(environment, config, has_partition),
         )

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from ottla.coordinator.runtime.result import Result, empty_result
-from ottla.coordinator.runtime.sweeps import Sweep
+from ottla.coordinator.runtime.timers import sweep
 from ottla.coordinator.share import records
 from ottla.coordinator.share.combine import combine_batches
 from ottla.coordinator.share.redundant import SnapshotOffsets
@@ -26,10 +26,9 @@ from ottla.protocol.records import share as schemas
 from ottla.timeline import TimelineDict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from ottla.coordinator.runtime import CoordinatorRecord, ShardEnvironment
-    from ottla.coordinator.runtime.sweeps import Examine
     from ottla.coordinator.share.config import ShareCoordinatorConfig
     from ottla.types import Uuid
 
@@ -70,7 +69,6 @@ class ShareShard:
         has_partition: HasPartition,
     ) -> None:
         registry = environment.registry
-        self._turns = environment.turns
         self._config = config
         self._timers = environment.timers
         self._clock = environment.clock
@@ -221,15 +219,11 @@ class ShareShard:
         """Forget the share partitions of deleted topics, in slices."""
         deleted = frozenset(topic_ids)
         keys = [key for key in self.states if key.topic_id in deleted]
-        return self._sweep((_DELETED_KEY, deleted), keys, self._forgotten)
+        self._timers.write_all((_DELETED_KEY, deleted), sweep(keys, self._forgotten))
+        return empty_result()
 
     def _forgotten(self, key: ShareKey) -> tuple[list[CoordinatorRecord], float]:
         return [records.tombstone(key)] if key in self.states else [], 0
-
-    def _sweep(
-        self, timer_key: Hashable, keys: list[ShareKey], examine: Examine[ShareKey]
-    ) -> Result[None]:
-        return Sweep(self._timers, self._turns, timer_key, keys, examine).begin()
 
     def _known(self, key: ShareKey, problem: str) -> ShareState:
         state: ShareState | None = self.states.get(key)
@@ -284,7 +278,8 @@ class ShareShard:
         if all(one.write_timestamp_ms != one.create_timestamp_ms for _, one in states):
             return empty_result()
         keys = [key for key, state in states if state.write_timestamp_ms <= oldest_ms]
-        return self._sweep(_COLD_SLICE_KEY, keys, partial(self._cold, oldest_ms))
+        self._timers.write_all(_COLD_SLICE_KEY, sweep(keys, partial(self._cold, oldest_ms)))
+        return empty_result()
 
     def _cold(self, oldest_ms: int, key: ShareKey) -> tuple[list[CoordinatorRecord], float]:
         """Return the new snapshot of a state that is still old; each of its batches has a cost."""

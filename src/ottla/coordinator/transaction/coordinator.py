@@ -12,7 +12,6 @@ from ottla.coordinator.runtime.active import RuntimeEnvironment
 from ottla.coordinator.runtime.answers import recover
 from ottla.coordinator.runtime.java_hash import partition_for
 from ottla.coordinator.runtime.log_errors import operation_error
-from ottla.coordinator.runtime.shared_turns import SharedTurns
 from ottla.coordinator.transaction.decisions import (
     EndRequest,
     InitRequest,
@@ -28,12 +27,11 @@ from ottla.purgatory.pending import Pending
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-    from ottla.clock import Clock
     from ottla.coordinator.runtime import CoordinatorLog, Result
     from ottla.coordinator.transaction.config import TransactionCoordinatorConfig
     from ottla.coordinator.transaction.markers import MarkerChannel, Sending
     from ottla.coordinator.transaction.state import Transaction
-    from ottla.purgatory.timing_wheel import TimingWheel
+    from ottla.purgatory.loop import Loop
     from ottla.types import TopicPartition, Uuid
 
     Decision = Callable[[TransactionShard, int | None], Result[Outcome]]
@@ -55,8 +53,7 @@ class TransactionCoordinator:
         config: TransactionCoordinatorConfig,
         *,
         log: CoordinatorLog,
-        timer: TimingWheel,
-        clock: Clock,
+        loop: Loop,
         channel: MarkerChannel,
         new_producer_id: Callable[[], Pending[int]],
         transaction_version: Callable[[], int],
@@ -65,25 +62,22 @@ class TransactionCoordinator:
         on_fault: Callable[[Exception], None],
     ) -> None:
         self._config = config
-        self._timer = timer
-        self._clock = clock
+        self._timer = loop.timer
+        self._clock = loop.clock
         self._new_producer_id = new_producer_id
         self._may_take_over = may_take_over
         self.append_retry_count = 0
         """Ended transactions whose record the log did not take; they are tried again."""
         self._partition_count = partition_count
-        self.markers = Markers(channel, timer, clock, self._complete)
-        self.turns = SharedTurns(timer, clock)
+        self.markers = Markers(channel, loop.timer, loop.clock, self._complete)
         self.runtime: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
             RuntimeEnvironment(
                 log,
-                timer,
-                clock,
+                loop,
                 config.write_timeout_ms,
                 on_fault,
                 "transaction",
                 config.load_buffer_bytes,
-                self.turns,
             ),
             lambda environment: TransactionShard(
                 environment, config, transaction_version, self._prepared

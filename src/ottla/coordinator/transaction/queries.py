@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import re2
 
-from ottla.coordinator.bounded_patterns import MAX_COST, BoundedPattern
+from ottla.coordinator.bounded_patterns import BoundedPattern
 from ottla.coordinator.runtime.active import ShardState
 from ottla.coordinator.runtime.answers import gather_begun, recover
 from ottla.coordinator.runtime.log_errors import operation_error
-from ottla.coordinator.runtime.sliced_read import KEYS_IN_A_TURN
+from ottla.coordinator.runtime.runtime import KEYS_AT_ONCE
 from ottla.coordinator.transaction.state import STATES_BY_TEXT, Transaction, TransactionState
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.describe_transactions import DescribeTransactionsResponse
@@ -25,9 +25,9 @@ from ottla.purgatory.pending import Pending
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ottla.coordinator.runtime.shared_turns import Work
     from ottla.coordinator.transaction.coordinator import TransactionCoordinator
     from ottla.coordinator.transaction.shard import TransactionShard
+    from ottla.purgatory.work import Work
 
 Described = DescribeTransactionsResponse.TransactionState
 Listed = ListTransactionsResponse.TransactionState
@@ -42,11 +42,11 @@ def describe_all(
         parts = []
         for name in transactional_ids:
             parts.append(describe(coordinator, name))
-            yield 1
+            yield
         return parts
 
     return gather_begun(
-        coordinator.turns.run(describe_each()),
+        coordinator.runtime.worker.run(describe_each()),
         lambda parts: DescribeTransactionsResponse(
             transaction_states=[part.value for part in parts]
         ),
@@ -143,10 +143,8 @@ def list_transactions(
             and _passes(one, request, states, pattern, now_ms)
         ]
 
-    def weight(name: str) -> int:
-        return 1 if pattern is None else 1 + pattern.cost(name) * KEYS_IN_A_TURN // MAX_COST
-
-    listed = runtime.read_all(lambda shard, epoch: shard.transactions.at(epoch), read, weight)
+    at_once = KEYS_AT_ONCE if pattern is None else 1  # one match may take milliseconds
+    listed = runtime.read_all(lambda shard, epoch: shard.transactions.at(epoch), read, at_once)
     return recover(
         listed.then(lambda found: _listed(found, unknown)),
         lambda error: _refused(operation_error(error)),

@@ -28,13 +28,10 @@ if TYPE_CHECKING:
 
 ABORT_KEY: Final = "abort-timed-out-transactions"
 EXPIRE_KEY: Final = "expire-transactional-ids"
-_IDS_IN_A_TURN: Final = 1_000
-_ENDED_IN_A_TURN: Final = 20
-"""Aborted or forgotten ids: each has a record of its own, and markers or other work."""
-_IDS_AS_A_RECORD: Final = 20
-"""Ids that are looked at in the time in which a load replays a record."""
-_ENDED_COST_RECORDS: Final = 10
-"""The cost of one that is aborted or forgotten."""
+_EXAMINED_AT_ONCE: Final = 1_000
+"""Ids that a check looks at in one turn, at about 1 µs each."""
+_ENDED_AS_EXAMINED: Final = 50
+"""Ids that are looked at in the time that the record and the markers of an ended one take."""
 _NO_EPOCHS: Final = (-1, -1, -1)
 
 
@@ -73,8 +70,6 @@ class TransactionShard:
         """The ids whose transactions are open or decided."""
         self._last_epochs: dict[str, tuple[int, int, int]] = {}
         """By id: producer id, epoch, and the epoch before."""
-        self._turns = environment.turns
-        self._checks: set[str] = set()
         """The checks under way, by their timers' keys."""
 
     # ---------------------------------------------------------------- replay
@@ -131,7 +126,6 @@ class TransactionShard:
     def on_unloaded(self) -> None:
         """Forget the soft state."""
         self._last_epochs.clear()
-        self._checks.clear()
 
     # ---------------------------------------------------------------- operations
 
@@ -309,27 +303,18 @@ class TransactionShard:
         is_over: Callable[[Transaction, int], bool],
         end: Callable[[str], Result[None]],
     ) -> None:
-        """Look at all names, some in a turn, and end what is over; not while a check goes on."""
-        if key in self._checks:
-            return
-        self._checks.add(key)
-        unchecked = list(names)
+        """Call `end` for each name whose transaction `is_over`; one check of a key at a time."""
 
-        def step() -> bool:
-            if key not in self._checks:
-                return False  # another node leads the partition
-            self._checks.discard(key)  # an error below must not end all later checks
-            now_ms, looked_at, ended = self._clock.now_ms(), 0, 0
-            while unchecked and looked_at < _IDS_IN_A_TURN and ended < _ENDED_IN_A_TURN:
-                name = unchecked.pop()
-                looked_at += 1
+        def check() -> Iterator[list[CoordinatorRecord]]:
+            cost = 0
+            for name in list(names):
                 current = self.transactions.get(name)
-                if current is not None and is_over(current, now_ms):
+                if current is not None and is_over(current, self._clock.now_ms()):
                     self._timers.schedule((key, name), 0, lambda name=name: end(name))  # type: ignore[misc] # a lambda's default binds the loop's value
-                    ended += 1
-            self._turns.spent(looked_at // _IDS_AS_A_RECORD + ended * _ENDED_COST_RECORDS)
-            if unchecked:
-                self._checks.add(key)
-            return bool(unchecked)
+                    cost += _ENDED_AS_EXAMINED
+                cost += 1
+                if cost >= _EXAMINED_AT_ONCE:
+                    cost = 0
+                    yield []
 
-        self._turns.add(step)
+        self._timers.write_all(key, check())

@@ -40,10 +40,9 @@ from ottla.types import Uuid
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
     from ottla.network.node_channel import NodeChannel
-    from ottla.purgatory.timing_wheel import TimingWheel
+    from ottla.purgatory.loop import Loop
     from ottla.replication.replica_set import ReplicaSet
     from ottla.server.broker.metadata import BrokerMetadata
     from ottla.server.broker.producer_ids import ProducerIdManager
@@ -72,12 +71,11 @@ def make_coordinators(
     producer_ids: ProducerIdManager,
     controller: ControllerChannel,
     *,
-    timer: TimingWheel,
-    clock: Clock,
+    loop: Loop,
     new_uuid: Callable[[], Uuid],
 ) -> CoordinatorParts:
     """Return the coordinators of a broker; they lead nothing yet."""
-    config = metadata.config
+    config, timer, clock = metadata.config, loop.timer, loop.clock
     channel = BrokerChannel(metadata, nodes)
     verification = TransactionVerification(
         channel,
@@ -89,8 +87,7 @@ def make_coordinators(
     share = ShareCoordinator(
         share_coordinator_config(config),
         log=TopicLog(SHARE_STATE_TOPIC, replicas, clock, verification),
-        timer=timer,
-        clock=clock,
+        loop=loop,
         has_partition=partial(_has_partition, metadata),
         delete_before=partial(_delete_before, replicas),
         partition_count=partial(metadata.partition_count, SHARE_STATE_TOPIC),
@@ -104,8 +101,7 @@ def make_coordinators(
     groups = GroupCoordinator(
         group_coordinator_config(config),
         log=TopicLog(OFFSETS_TOPIC, replicas, clock, verification),
-        timer=timer,
-        clock=clock,
+        loop=loop,
         dependencies=GroupDependencies(
             metadata,
             GroupSettings(metadata, consumer_group_config),
@@ -122,8 +118,7 @@ def make_coordinators(
     transactions = TransactionCoordinator(
         transaction_coordinator_config(config),
         log=TopicLog(TRANSACTION_STATE_TOPIC, replicas, clock, verification),
-        timer=timer,
-        clock=clock,
+        loop=loop,
         channel=channel,
         new_producer_id=producer_ids.next_id,
         transaction_version=lambda: metadata.image.features.level(TRANSACTION_VERSION),

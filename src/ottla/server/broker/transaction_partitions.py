@@ -22,17 +22,13 @@ from ottla.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ottla.coordinator.runtime.shared_turns import Work
     from ottla.coordinator.transaction.coordinator import TransactionCoordinator
+    from ottla.purgatory.work import Work
 
 _Transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 _Result = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
 _BATCHED_VERSION: Final = 2
 """The transaction version of producers for whom brokers add partitions."""
-_ADDED_COST_RECORDS: Final = 10
-"""Cost of adding to a transaction in the unit of `SharedTurns`: records replayed by a load."""
-_PARTITIONS_AS_A_RECORD: Final = 10
-"""Partitions that are verified in the time in which a load replays a record."""
 
 
 class TransactionPartitions:
@@ -47,7 +43,7 @@ class TransactionPartitions:
     def answer(self, request: AddPartitionsToTxnRequest) -> Pending[AddPartitionsToTxnResponse]:
         """Answer a broker's request for its producers; many transactions take several turns."""
         return gather_begun(
-            self._transactions.turns.run(self._add_each(request.transactions)),
+            self._transactions.runtime.worker.run(self._add_each(request.transactions)),
             lambda parts: AddPartitionsToTxnResponse(
                 results_by_transaction=[part.value for part in parts]
             ),
@@ -57,9 +53,7 @@ class TransactionPartitions:
         parts = []
         for one in transactions:
             parts.append(self.add(one, _BATCHED_VERSION))
-            count = sum(len(topic.partitions) for topic in one.topics)
-            fixed = 1 if one.verify_only else _ADDED_COST_RECORDS
-            yield fixed + count // _PARTITIONS_AS_A_RECORD
+            yield
         return parts
 
     def add_own(

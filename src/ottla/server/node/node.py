@@ -468,8 +468,7 @@ class Node:
             nodes,
             producer_ids,
             self._forwarding,
-            timer=resources.timer,
-            clock=self.clock,
+            loop=resources.core_loop,
             new_uuid=resources.environment.new_uuid,
         )
         self._parts.add(NodePart("the channel to brokers", close=coordinators.channel.close))

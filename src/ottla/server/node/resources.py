@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 from contextlib import ExitStack
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any, cast
 
 from ottla.metadata.broker import ListenerAddress
+from ottla.purgatory.loop import Loop
 from ottla.purgatory.work import MAX_STEPS, Worker
 from ottla.server.broker.directory_moves import concurrent_moves
 from ottla.server.broker.log_cleaner import LogCleaner
@@ -100,7 +102,7 @@ class NodeResources:
         self.worker = Worker(
             loop.call_soon,
             elapsed_s,
-            max_steps=None if is_watched else MAX_STEPS,
+            max_steps=inf if is_watched else MAX_STEPS,
             on_long_step=self.turns.part_took,
         )
         self.collections = CollectionSchedule(loop, self.turns)
@@ -114,6 +116,7 @@ class NodeResources:
             held.callback(self.workers.close)
             self.timer = LoopTimer(self.loop, environment.clock, self.turns if is_watched else None)
             held.callback(self.timer.close)
+            self.core_loop = Loop(environment.clock, self.timer, loop.call_soon, self.worker)
             self.ports = BoundPorts(config, environment)
             held.callback(self.ports.close)
             self.http_port = HttpPort(config.own, environment.network)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 import re2
 
 from ottla.coordinator.bounded_patterns import MAX_COST, BoundedPattern
-from ottla.coordinator.group import slices
 from ottla.coordinator.group.consumer.group import ResolvedRegex
 from ottla.coordinator.group.slices import without_records
 from ottla.errors import ErrorCode, KafkaError
@@ -95,7 +94,7 @@ def update(
         requested.add(new)
     if requested and _is_due(groups, group, requested):
         resolution = _resolve(groups, group.group_id, sorted(requested), may_describe)
-        slices.run(groups.timers, _key(group.group_id), resolution)
+        groups.timers.write_all(_key(group.group_id), resolution)
     return has_changed, is_resolved
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
 from ottla.coordinator.group.offsets.records import offset_tombstone
 from ottla.coordinator.runtime import CoordinatorRecord, Result
-from ottla.coordinator.runtime.sweeps import EXAMINED_AS_A_RECORD
+from ottla.coordinator.runtime.timers import EXAMINED_AS_A_RECORD
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from ottla.types import TopicPartition, Uuid

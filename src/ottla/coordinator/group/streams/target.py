@@ -71,7 +71,7 @@ class Assignment:
         if not is_due(group.assignment_timestamp_ms, interval_ms, groups.clock.now_ms()):
             return Target(last.epoch, last.tasks, _INTERVAL)
         if slices.is_large(group) and (group.assignment_timestamp_ms or self.member is None):
-            slices.run(groups.timers, _key(group.group_id), self._in_slices())
+            groups.timers.write_all(_key(group.group_id), self._in_slices())
             return Target(last.epoch, last.tasks, _COMPUTED)
         members: dict[str, StreamsMember] = dict(group.members)
         if self.member is not None:
