@@ -12,7 +12,9 @@ from ottla.protocol.apis.broker_heartbeat import BrokerHeartbeatRequest, BrokerH
 from ottla.protocol.apis.broker_registration import BrokerRegistrationRequest
 from ottla.protocol.apis.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from ottla.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
+from ottla.purgatory.loop import Loop
 from ottla.purgatory.timing_wheel import TimingWheel
+from ottla.purgatory.work import Worker
 from ottla.quota.quotas import Quotas
 from ottla.server.controller.controller_node import ControllerNode
 from ottla.testing.disk import SimulatedDisk
@@ -109,17 +111,18 @@ class Harness:
             directory_id=self.directory_id,
             directory=self.disk,
             loader=MetadataLoader(),
-            clock=self.clock,
+            loop=Loop(self.clock, self.timer, self._call_soon, Worker(self._call_soon)),
             rng=random.Random(7),
             config=self.config,
-            timer=self.timer,
             run_in_worker=lambda job, done: self.jobs.append((job, done)),
-            call_soon=lambda callback: self.jobs.append((_none, lambda *_: callback())),
             send=_send_nothing,
             mutation_quota=Quotas(self.config).mutations,
             on_failure=self.failures.append,
         )
         self.node.start()
+
+    def _call_soon(self, turn: Callable[[], None]) -> None:
+        self.jobs.append((_none, lambda *_: turn()))
 
     @property
     def image(self) -> MetadataImage:

@@ -18,6 +18,7 @@ from ottla.metadata.framing import MessageAndVersion, encode_record
 from ottla.metadata.loader import MetadataLoader
 from ottla.metadata.snapshot import SnapshotPolicy
 from ottla.protocol.records.metadata import ClientQuotaRecord
+from ottla.purgatory.work import Worker
 from ottla.raft.replicated_log import ReplicatedLog
 from ottla.raft.snapshot import encode_snapshot
 from ottla.records.builder import encode_batch
@@ -66,7 +67,7 @@ class Standby:
         self.catch_up = CatchUp(
             self.replayed,
             self.log,
-            call_soon=self.turns.append,
+            worker=Worker(self.turns.append),
             run_in_worker=self._run_in_worker,
             on_caught_up=lambda: self.caught_up.append(self.replayed.committed_offset),
             on_failure=self.failures.append,

@@ -20,6 +20,9 @@ from ottla.metadata.loader import MetadataLoader
 from ottla.metadata.snapshot import SnapshotPolicy
 from ottla.protocol.apis.alter_client_quotas import AlterClientQuotasRequest
 from ottla.protocol.records.metadata import FeatureLevelRecord
+from ottla.purgatory.loop import Loop
+from ottla.purgatory.timing_wheel import TimingWheel
+from ottla.purgatory.work import Worker
 from tests.controller.harness import PROPERTIES
 from tests.simulation.quorum import SimulatedMember, SimulatedQuorum
 
@@ -72,10 +75,9 @@ class SimulatedController(SimulatedMember):
             node,
             metadata_log=log,
             store=store,
-            clock=self.clock,
+            loop=Loop(self.clock, TimingWheel(0), self._call_soon, Worker(self._call_soon)),
             config=config,
             run_in_worker=self.run_in_worker,
-            call_soon=self._call_soon,
             send=self.send,
             on_deadline=self.on_deadline,
             bootstrap=[

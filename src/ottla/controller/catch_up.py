@@ -12,12 +12,14 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from ottla.purgatory.work import NEXT_TURN
 from ottla.storage.disk_errors import is_exhaustion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ottla.controller.replayed_log import ReplayedLog
+    from ottla.purgatory.work import Work, Worker
     from ottla.raft.driver import RunInWorker
     from ottla.raft.replicated_log import ReplicatedLog
     from ottla.raft.snapshot import SnapshotReader
@@ -36,20 +38,19 @@ class CatchUp:
         replayed: ReplayedLog,
         log: ReplicatedLog,
         *,
-        call_soon: Callable[[Callable[[], None]], object],
+        worker: Worker,
         run_in_worker: RunInWorker,
         on_caught_up: Callable[[], None],
         on_failure: Callable[[Exception], None],
     ) -> None:
-        """call_soon(callback) calls back in the next turn of the loop.
+        """on_caught_up() is called when all below a high watermark is applied.
 
-        on_caught_up() is called when all below a high watermark is applied, on_failure(error) once
-        when a record cannot be.
+        on_failure(error) is called once when a record cannot be.
         """
         self.records_per_turn = RECORDS_PER_TURN
         self._replayed = replayed
         self._log = log
-        self._call_soon = call_soon
+        self._worker = worker
         self._run_in_worker = run_in_worker
         self._on_caught_up = on_caught_up
         self._on_failure = on_failure
@@ -60,8 +61,6 @@ class CatchUp:
         """What a worker has read for it."""
         self._is_reading = False
         self._job: Iterator[None] | None = None
-        self._is_in_turn = False
-        """Whether a turn runs, or is to come."""
         self._is_reported = True
         self._is_closed = False
 
@@ -90,30 +89,25 @@ class CatchUp:
         self._is_closed = True
 
     def _begin(self) -> None:
-        if not self._is_in_turn:
-            self._turn()
+        self._worker.run(self._apply(), self)
 
-    def _turn(self) -> None:
-        if self._is_closed:
-            return
-        self._is_in_turn = True
-        try:
-            self._apply()
-            self._report()
-        except Exception as error:  # noqa: BLE001 - a record that cannot be applied stops this node
-            self.close()
-            self._on_failure(error)
-            return
-        self._is_in_turn = self._next_job() is not None or self._is_to_be_reported
-        if self._is_in_turn:
-            self._call_soon(self._turn)
-
-    def _apply(self) -> None:
-        left = self.records_per_turn
-        while left and (job := self._next_job()) is not None:
-            left -= sum(1 for _ in islice(job, left))
-            if left:  # nothing is left of the job
-                self._job = None
+    def _apply(self) -> Work[None]:
+        """Apply records_per_turn records in a turn, and publish them, until nothing is left."""
+        while not self._is_closed:
+            try:
+                remaining = self.records_per_turn
+                while remaining and (job := self._next_job()) is not None:
+                    remaining -= sum(1 for _ in islice(job, remaining))
+                    if remaining:  # nothing is left of the job
+                        self._job = None
+                self._report()
+            except Exception as error:  # noqa: BLE001 - a record that cannot be applied stops this node
+                self.close()
+                self._on_failure(error)
+                return
+            if self._next_job() is None and not self._is_to_be_reported:
+                return
+            yield NEXT_TURN
 
     @property
     def _is_to_be_reported(self) -> bool:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from ottla.metadata.framing import MessageAndVersion
     from ottla.metadata.image import MetadataImage
     from ottla.metadata.loader import MetadataLoader
+    from ottla.purgatory.loop import Loop
     from ottla.purgatory.pending import Pending
     from ottla.purgatory.timing_wheel import TimingWheel
     from ottla.quota.mutations import MutationQuota
@@ -68,12 +69,10 @@ class ControllerNode:
         directory_id: Uuid,
         directory: Directory,
         loader: MetadataLoader,
-        clock: Clock,
+        loop: Loop,
         rng: Random,
         config: BrokerConfig,
-        timer: TimingWheel,
         run_in_worker: RunInWorker,
-        call_soon: Callable[[Callable[[], None]], object],
         send: SendRequest,
         mutation_quota: MutationQuota,
         broker_refusal: BrokerRefusal | None = None,
@@ -84,17 +83,17 @@ class ControllerNode:
         """Open the metadata log and take a place in the quorum.
 
         directory is the root of the metadata log directory; loader gets what is committed;
-        run_in_worker(job, done) calls done(result, error) on the loop, call_soon(callback) calls
-        back in the loop's next turn, send(node id, endpoints, request) reaches the other members of
-        the quorum. broker_refusal is called before settings of brokers change; None where the node
-        is no broker. controller_listeners are this controller's addresses; None where the node is
-        no controller and only observes the quorum. on_failure(error) is called once when the disk
-        has failed or a record cannot be applied: the node must then halt.
+        run_in_worker(job, done) calls done(result, error) on the loop; send(node id, endpoints,
+        request) reaches the other members of the quorum. broker_refusal is called before settings
+        of brokers change; None where the node is no broker. controller_listeners are this
+        controller's addresses; None where the node is no controller and only observes the quorum.
+        on_failure(error) is called once when the disk has failed or a record cannot be applied: the
+        node must then halt.
 
         CorruptMessage or UnsupportedVersion for files that are damaged or of a newer version,
         KafkaError INCONSISTENT_VOTER_SET for a quorum that this node cannot serve.
         """
-        self._clock = clock
+        self._clock = clock = loop.clock
         self._loader = loader
         self._log = metadata_log = open_log(directory, config, clock)
         controller = Controller(
@@ -127,10 +126,9 @@ class ControllerNode:
             raft,
             metadata_log=metadata_log,
             store=store,
-            clock=clock,
+            loop=loop,
             config=config,
             run_in_worker=run_in_worker,
-            call_soon=call_soon,
             send=send,
             on_deadline=self._due,
             bootstrap=_bootstrap_records(directory),
@@ -150,7 +148,7 @@ class ControllerNode:
         self._snapshot_id = snapshot[0] if snapshot is not None and snapshot[0].offset else None
         """Id of the snapshot to start from; None on a new node, whose snapshot is empty."""
         self._is_stopped = False
-        self._quorum_timer = _QuorumTimer(self._runtime.driver, clock, timer)
+        self._quorum_timer = _QuorumTimer(self._runtime.driver, clock, loop.timer)
 
     def _due(self, due_ms: int) -> None:
         self._quorum_timer.due(due_ms)
