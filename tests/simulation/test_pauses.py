@@ -10,7 +10,7 @@ import pytest
 
 from ottla import NewTopic
 from ottla.clients.admin.configs import ConfigResource, ResourceType
-from ottla.replication import fetcher, replica_set
+from ottla.replication import fetcher
 from ottla.replication.leader_state import LeaderState
 from ottla.server.broker import maintenance, publisher
 from ottla.storage.log.partition_log import PartitionLog
@@ -111,6 +111,12 @@ def _led(cluster: SimulatedCluster, node_id: int) -> list[LeaderState]:
     return [one.leading for one in node.broker.replicas if one.leading is not None]
 
 
+def _limit_steps(cluster: SimulatedCluster) -> None:
+    node = cluster[1].node
+    assert node is not None
+    node.broker.worker.max_steps = LIMIT
+
+
 async def _create(cluster: SimulatedCluster, replicas: list[int]) -> None:
     async with cluster.admin() as admin:
         assignments = dict.fromkeys(range(PARTITIONS), replicas)
@@ -120,12 +126,13 @@ async def _create(cluster: SimulatedCluster, replicas: list[int]) -> None:
 
 def test_a_setting_of_brokers_changes_some_logs_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """All logs of the broker have it in the end, also those of a topic changed meanwhile."""
-    monkeypatch.setattr(publisher, "RECONFIGURED_IN_A_TURN", LIMIT)
+    monkeypatch.setattr(publisher, "PARTITIONS_AT_ONCE", 1)
     cluster = SimulatedCluster(33, nodes=1)
 
     async def work() -> None:
         await cluster.start()
         await _create(cluster, [1])
+        _limit_steps(cluster)
         calls = CallsInATurn(monkeypatch, cluster, PartitionLog, "reconfigure")
         async with cluster.admin() as admin:
             brokers, topic = (
@@ -146,12 +153,12 @@ def test_a_setting_of_brokers_changes_some_logs_in_a_turn(monkeypatch: pytest.Mo
 
 def test_lagging_followers_are_checked_some_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """A follower of all partitions that stops leaves the ISR of each."""
-    monkeypatch.setattr(replica_set, "CHECKS_IN_A_TURN", LIMIT)
     cluster = SimulatedCluster(34, config={"replica.lag.time.max.ms": "2000"})
 
     async def work() -> None:
         await cluster.start()
         await _create(cluster, [1, 2])
+        _limit_steps(cluster)
         calls = CallsInATurn(monkeypatch, cluster, LeaderState, "check_lag")
         cluster.partition([1, 3, "client"], [2])
         async with cluster.producer(acks="1") as producer:

@@ -18,6 +18,7 @@ from ottla.protocol.apis.offset_commit import OffsetCommitRequest
 from ottla.protocol.apis.offset_delete import OffsetDeleteRequest
 from ottla.protocol.apis.offset_fetch import OffsetFetchRequest
 from ottla.protocol.apis.sync_group import SyncGroupRequest
+from ottla.purgatory.work import MAX_STEPS
 from ottla.types import ZERO_UUID
 from tests.coordinator.harness import World, context
 
@@ -79,7 +80,9 @@ class Transcript:
     def do_load_slowly(self) -> None:
         self.world.log.slice_bytes = 1
         self.world.leader_epoch += 1
+        self.world.loop.worker.max_steps = 10
         self.world.coordinator.on_elected(0, self.world.leader_epoch)
+        self.world.loop.worker.max_steps = MAX_STEPS
 
     def do_reload(self) -> None:
         self.do_resign()

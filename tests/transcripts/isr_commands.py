@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.errors import ErrorCode
 from ottla.protocol.fetch_values import FetchValues
 from ottla.purgatory.pending import Pending
+from ottla.purgatory.work import finish
 from ottla.storage.batches import whole_batches
 from tests.simulation.quorum_faults import SimulatedClock
 from tests.simulation.replica_broker import SimulatedBroker
@@ -204,7 +205,7 @@ class Transcript:
     def do_lag(self, duration_ms: str, node: str) -> None:
         """Let time pass for one leader."""
         self.clock.ms += int(duration_ms)
-        self.brokers[int(node)].replicas.check_lag(self.clock.ms)
+        finish(self.brokers[int(node)].replicas.check_lag(self.clock.ms))
 
     def do_decide(self, fate: str = "") -> None:
         """Carry a request to the controller, and its answer."""

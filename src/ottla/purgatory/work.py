@@ -37,7 +37,7 @@ Work: TypeAlias = "Generator[Any, Any, T]"
 """Yields None where the loop may go on, or a Pending to wait for; returns the result."""
 
 NEXT_TURN: Final[Pending[Any]] = Pending()
-"""Yielded after or before a long step: no other work has one in the same turn."""
+"""Yielded after or before a long step: no other work that waited has one in the same turn."""
 TURN_S: Final = 0.002
 """Time budget of all works in one turn: a step that begins just within it may take as long as the
 rule leaves."""
@@ -103,10 +103,11 @@ class Worker:
             self._now_s = self._elapsed_s()
         else:
             self._begin_turn()
-        while self._has_budget():
-            if not self._step(running):
-                return running.pending
-        self._ready.append(running)
+        is_due = True
+        while is_due and running.awaited is not NEXT_TURN and self._has_budget():
+            is_due = self._step(running)
+        if is_due:
+            self._ready.append(running)
         return running.pending
 
     def begin(self, work: Work[T], key: Hashable = None) -> Pending[T]:
@@ -155,6 +156,8 @@ class Worker:
             running = ready.popleft()
             if self._step(running):
                 ready.append(running)
+                if running.awaited is NEXT_TURN:
+                    break
 
     def _step(self, running: _Running[Any]) -> bool:
         """Resume a work; return whether it is due for another step.
@@ -165,7 +168,7 @@ class Worker:
         begin_s = self._now_s
         awaited, running.awaited = running.awaited, None
         try:
-            if awaited is None:
+            if awaited is None or awaited is NEXT_TURN:
                 awaited = next(running.work)
             elif awaited.error is not None:
                 awaited = running.work.throw(awaited.error)
@@ -186,11 +189,8 @@ class Worker:
                 self._on_long_step(name, self._now_s - begin_s)
         if awaited is None:
             return True
-        if awaited is NEXT_TURN:
-            self._end_s = self._now_s
-            return True
         running.awaited = awaited
-        if awaited.done:
+        if awaited is NEXT_TURN or awaited.done:
             return True
         awaited.on_done(lambda _done: self._resume(running))
         return False

@@ -5,8 +5,6 @@ Kafka: kafka.server.ReplicaManager (the part that owns partitions).
 
 from __future__ import annotations
 
-from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
@@ -19,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sized
 
     from ottla.protocol.fetch_values import PartitionKey
+    from ottla.purgatory.work import Work
     from ottla.records.validation_rules import CheckedBatch
     from ottla.replication.leader_state import LeaderEnvironment, LeaderState
     from ottla.storage.log.append_info import AppendInfo
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from ottla.types import Uuid
 
 
-CHECKS_IN_A_TURN: Final = 50
-"""Partitions whose followers are checked in a turn: 30 to 70 µs each with proposals."""
 MAX_TURNS: Final = 10
 """The most turns of the loop for which a follower's fetch waits for more records."""
 PRODUCERS_TO_WAIT_FOR: Final = 16
@@ -336,17 +333,12 @@ class ReplicaSet:
             self._disk_failed(partition, error.__cause__)
         self.fetched(partition)
 
-    def check_lag(self, now_ms: int) -> None:
-        """Let each leader propose the removal of followers that lag, some leaders in each turn."""
-        self._check_some(iter(list(self)), now_ms)
-
-    def _check_some(self, left: Iterator[Partition], now_ms: int) -> None:
-        some = list(islice(left, CHECKS_IN_A_TURN))
-        for partition in some:
+    def check_lag(self, now_ms: int) -> Work[None]:
+        """Let each leader propose the removal of followers that lag."""
+        for partition in list(self):
             if partition.leading is not None and partition.log.failure is None:
                 partition.leading.check_lag(now_ms)
-        if len(some) == CHECKS_IN_A_TURN:
-            self.call_soon(partial(self._check_some, left, now_ms))
+            yield
 
     def _notify_coordinator(self, partition: Partition, origin: AppendOrigin) -> None:
         """Report a commit to the coordinator; of its own append once flush.messages is met."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from math import inf
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ErrorCode
 from ottla.metadata.resources import ConfigResourceType, ConfiguredResource
+from ottla.purgatory.work import MAX_STEPS, Worker
 from ottla.replication.replica_set import ReplicaSet
 from ottla.server.broker.coordinators import Coordinators
 from ottla.server.broker.new_logs import LOGS_AT_ONCE, LOGS_OF_THE_LOOP
-from ottla.server.broker.publisher import PARTITIONS_IN_A_TURN, TURN_MS, MetadataPublisher
+from ottla.server.broker.publisher import MetadataPublisher
 from ottla.server.node.parts import NodePart, NodeParts
 from ottla.storage.log.config import LogConfig
 from ottla.testing.disk import SimulatedDisk
@@ -75,6 +77,7 @@ def publisher(*disks: SimulatedDisk) -> tuple[MetadataPublisher, ReplicaSet, lis
     groups: Any = SimpleNamespace(on_topics_deleted=dropped.extend)
     broker: Any = SimpleNamespace(
         node_id=1,
+        worker=Worker(lambda _turn: None, max_steps=inf),
         clock=SimpleNamespace(now_ms=lambda: NOW_MS, monotonic_ms=lambda: NOW_MS),
         replicas=replicas,
         replication=SimpleNamespace(
@@ -88,7 +91,7 @@ def publisher(*disks: SimulatedDisk) -> tuple[MetadataPublisher, ReplicaSet, lis
         share=SimpleNamespace(leader_changed=lambda _: None),
         metadata=SimpleNamespace(log_config=lambda _: LogConfig()),
     )
-    return MetadataPublisher(broker, lambda callback: callback(), at_once), replicas, dropped
+    return MetadataPublisher(broker, at_once), replicas, dropped
 
 
 def test_a_disk_that_fails_while_a_topic_is_deleted_stops_no_other_change() -> None:
@@ -154,29 +157,30 @@ def test_thousands_of_partitions_are_changed_in_several_turns() -> None:
     """Votes, heartbeats and clients come between; what is deleted meanwhile is left out."""
     one, replicas, _ = publisher(SimulatedDisk())
     turns: list[Any] = []
-    one._call_soon = turns.append
-    count = 2 * PARTITIONS_IN_A_TURN + 10
+    one._worker = Worker(turns.append)
+    count = 2 * MAX_STEPS + 10
     x, y = many("x", X, count), topic("y", Y)
     one.metadata_changed(*change(x, is_snapshot=True, partitions_changed={X: dict(x.partitions)}))
-    assert len(replicas) == PARTITIONS_IN_A_TURN
+    assert 0 < len(replicas) <= MAX_STEPS
     _, image = change(x, y)
     delta, _ = change(partitions_changed={Y: {0: None}})
     del x.partitions[count - 1]
     one.metadata_changed(delta, image)
     assert replicas.find("y", 0) is None, "in its turn"
-    one._change_partitions(image)
-    assert len(replicas) == 2 * PARTITIONS_IN_A_TURN
-    one._change_partitions(image)
+    turns.pop(0)()
+    assert MAX_STEPS < len(replicas) <= 2 * MAX_STEPS
+    while "change of partitions" in one._worker:
+        turns.pop(0)()
     assert len(replicas) == count
     assert replicas.find("y", 0) is not None
-    assert not one._is_changing
+    assert "change of partitions" not in one._worker
     one.metadata_changed(*change(x, partitions_changed={X: dict.fromkeys(range(count - 1))}))
     one.close()
     turns[-1]()
-    assert not one._is_changing
+    assert "change of partitions" not in one._worker
 
 
-class Worker:
+class Jobs:
     """Keeps the jobs that it is given until a test lets it run them."""
 
     def __init__(self, one: MetadataPublisher) -> None:
@@ -193,7 +197,7 @@ class Worker:
 def test_few_new_logs_are_made_by_the_loop() -> None:
     """A client may write as soon as its topic exists."""
     one, replicas, _ = publisher(SimulatedDisk())
-    worker = Worker(one)
+    worker = Jobs(one)
     x = many("x", X, LOGS_OF_THE_LOOP)
     one.metadata_changed(*change(x, partitions_changed={X: dict.fromkeys(x.partitions)}))
     assert (len(replicas), worker.jobs) == (LOGS_OF_THE_LOOP, [])
@@ -206,7 +210,7 @@ def test_a_name_that_returns_waits_until_the_checkpoints_are_without_it() -> Non
     one.metadata_changed(*change(x, partitions_changed={X: {0: None}}))
     replicas.logs.checkpoints.request_all()
     finish(replicas.logs.take_jobs())
-    worker = Worker(one)
+    worker = Jobs(one)
     one.metadata_changed(*change(again, topics_deleted={X: x}, partitions_changed={Y: {0: None}}))
     assert (len(replicas), len(worker.jobs)) == (0, 1)
     worker.run()
@@ -219,7 +223,7 @@ def test_a_name_that_returns_waits_until_the_checkpoints_are_without_it() -> Non
 def test_many_new_logs_are_made_by_workers_a_batch_at_a_time() -> None:
     """Other partitions are changed meanwhile."""
     one, replicas, _ = publisher(SimulatedDisk(), SimulatedDisk())
-    worker = Worker(one)
+    worker = Jobs(one)
     x, y = many("x", X, 2 * LOGS_AT_ONCE), topic("y", Y)
     replicas.host("y", 0, Y, now_ms=NOW_MS)
     one.metadata_changed(*change(x, y, partitions_changed={X: dict.fromkeys(x.partitions)}))
@@ -240,7 +244,7 @@ def test_many_new_logs_are_made_by_workers_a_batch_at_a_time() -> None:
 def test_a_topic_that_is_deleted_while_its_logs_are_made_leaves_none() -> None:
     """Its successor of the same name gets logs of its own."""
     one, replicas, _ = publisher(SimulatedDisk())
-    worker = Worker(one)
+    worker = Jobs(one)
     x, again = many("x", X, 50), many("x", Z, 40)
     delta, image = change(x, partitions_changed={X: dict.fromkeys(x.partitions)})
     one.metadata_changed(delta, image)
@@ -269,7 +273,7 @@ def test_a_disk_that_fails_while_logs_are_made_takes_its_directory_offline() -> 
 def test_a_publisher_that_is_closed_hosts_no_more() -> None:
     """The node stops while a worker makes logs, which are closed with the others."""
     one, replicas, _ = publisher(SimulatedDisk())
-    worker = Worker(one)
+    worker = Jobs(one)
     x = many("x", X, 2 * LOGS_AT_ONCE)
     one.metadata_changed(*change(x, partitions_changed={X: dict.fromkeys(x.partitions)}))
     one.close()
@@ -280,7 +284,7 @@ def test_a_publisher_that_is_closed_hosts_no_more() -> None:
 def test_settings_that_change_while_logs_are_made_are_theirs() -> None:
     """The log is opened with what was valid before."""
     one, replicas, _ = publisher(SimulatedDisk())
-    worker = Worker(one)
+    worker = Jobs(one)
     x = many("x", X, 50)
     one.metadata_changed(*change(x, partitions_changed={X: dict.fromkeys(x.partitions)}))
     for job, _ in worker.jobs:
@@ -294,22 +298,20 @@ def test_a_turn_of_the_loop_ends_when_the_disk_is_slow() -> None:
     disk = SimulatedDisk()
     one, replicas, _ = publisher(disk)
     turns: list[Any] = []
-    waited_ms: list[int] = []
-    one._call_soon = turns.append
-    clock: Any = one._clock
-    clock.monotonic_ms = lambda: sum(waited_ms)
+    waited_ms: list[float] = []
+    one._worker = Worker(turns.append, lambda: sum(waited_ms) / 1000, max_steps=inf)
 
     def wait(call: Call) -> bool:
         if call.kind == "rename":
             waited_ms.append(log_ms)
         return False
 
-    log_ms = TURN_MS // 3 + 1
+    log_ms = 0.7  # a third of a turn's budget and more
     disk.fail(wait)
     x = many("x", X, 9)
     one.metadata_changed(*change(x, partitions_changed={X: dict.fromkeys(x.partitions)}))
     assert len(replicas) == 3
-    log_ms = 50 * TURN_MS
+    log_ms = 100
     turns[-1]()
     assert len(replicas) == 4
 
@@ -328,7 +330,7 @@ def test_a_change_that_fails_stops_no_other_change() -> None:
     )
     parts.coordinators = Coordinators({"__consumer_offsets": coordinator})
     parts.metadata.log_config = lambda name: fail() if name == "u" else LogConfig()
-    one = MetadataPublisher(parts, lambda callback: callback(), at_once)
+    one = MetadataPublisher(parts, at_once)
     node_parts = NodeParts()
     node_parts.add(NodePart("the partitions", metadata_changed=one.metadata_changed))
     node_parts.add(NodePart("the quotas", metadata_changed=fail))
@@ -362,22 +364,22 @@ def test_the_logs_of_a_large_topic_are_deleted_some_at_a_time() -> None:
     """Its partitions serve no more at once, and a topic of the same name gets logs of its own."""
     turns: list[Any] = []
     one, replicas, _ = publisher(SimulatedDisk())
-    count = PARTITIONS_IN_A_TURN + 50
+    count = MAX_STEPS + 50
     x = many("x", X, count)
     one.metadata_changed(*change(x, partitions_changed={X: dict.fromkeys(x.partitions)}))
     assert len(replicas.logs) == count
     last = replicas.get("x", count - 1)
     last.become_leader(1, 0, now_ms=0)
-    one._call_soon = turns.append
+    one._worker = Worker(turns.append)
     one.metadata_changed(*change(topics_deleted={X: x}))
     assert len(replicas.logs) == 50
     assert not last.is_leader
     again = many("x", Y, 2)
     again.partitions = {count - 1: again.partitions[0]}
     one.metadata_changed(*change(again, partitions_changed={Y: {count - 1: None}}))
-    found = replicas.find("x", count - 1)
+    while (found := replicas.find("x", count - 1)) is None or found.topic_id != Y:
+        turns.pop(0)()
     assert found is not None
     assert found.topic_id == Y
-    assert len(replicas.logs) == 50
     one.close()
     assert [log.topic_id for log in replicas.logs] == [Y]

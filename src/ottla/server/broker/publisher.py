@@ -12,26 +12,26 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.resources import ConfigResourceType
+from ottla.purgatory.work import finish
 from ottla.server.broker.new_logs import NewLogs
 from ottla.types import TopicPartition, Uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from ottla.metadata.delta import MetadataDelta
     from ottla.metadata.image.image import MetadataImage
     from ottla.metadata.partition import PartitionRegistration
     from ottla.metadata.topic import TopicImage
+    from ottla.purgatory.work import Work
     from ottla.replication.partition import Partition
     from ottla.server.broker.broker import Broker
     from ottla.server.system.environment import RunOnVolume
 
 log = logging.getLogger("ottla.broker")
-PARTITIONS_IN_A_TURN: Final = 100
-RECONFIGURED_IN_A_TURN: Final = 500
-"""At five to ten microseconds each."""
-TURN_MS: Final = 10
-"""Time budget of one turn of the loop: making a log may wait for the disk."""
+PARTITIONS_AT_ONCE: Final = 20
+"""Partitions whose settings change between two yields, at 5 to 10 µs each, or after whose change
+their fetchers are woken."""
 _NOT_REMOVED = "a partition is not removed: %s; check the disk, a restart removes it"
 
 
@@ -41,17 +41,13 @@ class MetadataPublisher:
     def __init__(
         self,
         broker: Broker,
-        call_soon: Callable[[Callable[[], None]], object],
         run_on_volume: RunOnVolume,
     ) -> None:
-        """call_soon(callback) calls back in the next turn of the loop."""
         self._broker = broker
-        self._call_soon = call_soon
+        self._worker = broker.worker
         self._new_logs = NewLogs(broker.replicas, run_on_volume, self._logs_created)
         self._changed: dict[tuple[Uuid, int], bool] = {}
         """Partitions still to be changed, in order, each with whether it is new on this broker."""
-        self._is_changing = False
-        """Whether partitions are being changed, now or in the next turn."""
         self._metadata = broker.metadata
         self._clock = broker.clock
         self._replicas = broker.replicas
@@ -62,22 +58,18 @@ class MetadataPublisher:
         self._reported: set[str] = set()
         self._dropped: dict[TopicPartition, None] = {}
         """Partitions of deleted topics whose logs are not deleted yet."""
-        self._is_dropping = False
-        self._to_reconfigure: dict[str, Iterator[int] | None] = {}
-        """Topics with new settings, each with its partitions still to be changed once begun."""
-        self._is_reconfiguring = False
+        self._to_reconfigure: dict[str, None] = {}
+        """Topics with new settings."""
 
     def metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Apply committed metadata; a part that fails is logged and stops no other part."""
         now_ms = self._clock.now_ms()
         for topic in delta.topics_deleted.values():
             self._apply(f"deletion of {topic.name}", self._drop_topic, topic)
-        if not self._is_dropping:
-            self._drop_some()
+        self._worker.run(self._drop_all(), "deletion of logs")
         self._queue_changes(delta, image)
         self._apply("creation of logs", self._new_logs.begin, image, now_ms)
-        if not self._is_changing:
-            self._change_partitions(image)
+        self._worker.run(self._change_all(image), "change of partitions")
         self._apply("change of groups' topics", self._notify_groups, delta, image)
         for resource in delta.configs_changed:
             if resource.type == ConfigResourceType.TOPIC:
@@ -85,8 +77,7 @@ class MetadataPublisher:
         if any(one.type == ConfigResourceType.BROKER for one in delta.configs_changed):
             self._apply("change of brokers' settings", self._metadata.apply_broker_settings)
             self._to_reconfigure.update(dict.fromkeys(image.topics.by_name))
-        if not self._is_reconfiguring:
-            self._reconfigure_some()
+        self._worker.run(self._reconfigure_all(), "change of settings")
 
     def _notify_groups(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Report topics whose partitions or racks changed: groups that read them are reassigned.
@@ -130,37 +121,33 @@ class MetadataPublisher:
     def _logs_created(self, keys: Iterable[tuple[Uuid, int]], image: MetadataImage) -> None:
         """Change partitions whose logs have been created."""
         self._changed.update(dict.fromkeys(keys, True))
-        if not self._is_changing:
-            self._change_partitions(image)
+        self._worker.run(self._change_all(image), "change of partitions")
 
-    def _change_partitions(self, image: MetadataImage) -> None:
-        """Apply the image to the queued partitions, at most PARTITIONS_IN_A_TURN in a turn.
+    def _change_all(self, image: MetadataImage) -> Work[None]:
+        """Apply the image to the queued partitions.
 
         A change of thousands (a broker failed, a topic of a thousand partitions) must not delay
         votes, heartbeats and clients.
         """
-        now_ms, changed = self._clock.now_ms(), self._changed
-        end_ms = self._clock.monotonic_ms() + TURN_MS
-        self._is_changing = True
-        for number in range(PARTITIONS_IN_A_TURN):
-            if not changed or (number and self._clock.monotonic_ms() >= end_ms):
-                break
+        changed, count = self._changed, 0
+        while changed:
             key = next(iter(changed))
             is_new = changed.pop(key)
             topic_id, index = key
             topic = image.topics.by_id.get(topic_id)
             if topic is not None and index in topic.partitions:  # else deleted meanwhile
                 host = partial(self._host_partition, is_new=is_new)
+                now_ms = self._clock.now_ms()
                 self._apply(f"change of {topic.name}-{index}", host, topic, index, now_ms)
-        self._is_changing = bool(changed)
-        if changed:
-            self._call_soon(partial(self._change_partitions, image))
+            count += 1
+            if count % PARTITIONS_AT_ONCE == 0:
+                self._replication.wake()
+            yield
         self._replication.wake()
 
     def close(self) -> None:
         """Apply no further change; logs of deleted topics must not be there at the next start."""
-        while self._dropped:
-            self._drop_some()
+        finish(self._drop_all())
         self._changed.clear()
         self._to_reconfigure.clear()
         self._new_logs.close()
@@ -173,7 +160,7 @@ class MetadataPublisher:
             log.exception(text, what, extra={"event": "metadata.not_applied"})
 
     def _drop_topic(self, topic: TopicImage) -> None:
-        """Stop serving a topic's partitions; `_drop_some` deletes their logs."""
+        """Stop serving a topic's partitions; `_drop_all` deletes their logs."""
         self._broker.quotas.replication.set_replicas(topic.name, {})
         for index in sorted(topic.partitions):
             partition = self._replicas.find(topic.name, index)
@@ -183,15 +170,13 @@ class MetadataPublisher:
             self._dropped[TopicPartition(topic.name, index)] = None
         self._coordinators.topic_deleted(topic.name, topic.topic_id)
 
-    def _drop_some(self) -> None:
-        """Delete logs of deleted topics, some in a turn: each deletion renames a directory."""
-        now_ms = self._clock.now_ms()
-        for name in list(islice(self._dropped, PARTITIONS_IN_A_TURN)):
+    def _drop_all(self) -> Work[None]:
+        """Delete logs of deleted topics: each deletion renames a directory."""
+        while self._dropped:
+            name = next(iter(self._dropped))
             del self._dropped[name]
-            self._apply(f"deletion of {name}", self._drop, *name, now_ms)
-        self._is_dropping = bool(self._dropped)
-        if self._dropped:
-            self._call_soon(self._drop_some)
+            self._apply(f"deletion of {name}", self._drop, *name, self._clock.now_ms())
+            yield
 
     def _drop(self, name: str, index: int, now_ms: int) -> None:
         partition = self._replicas.find(name, index)
@@ -290,30 +275,17 @@ class MetadataPublisher:
             self._coordinators.elected(partition)
             self._broker.share.leader_changed(partition)
 
-    def _reconfigure_some(self) -> None:
-        """Apply new settings to partitions, at most RECONFIGURED_IN_A_TURN in a turn."""
-        left, queued = RECONFIGURED_IN_A_TURN, self._to_reconfigure
-        while queued and left > 0:
-            name = next(iter(queued))
-            left -= self._apply_settings(name, left)
-        self._is_reconfiguring = bool(queued)
-        if queued:
-            self._call_soon(self._reconfigure_some)
-
-    def _apply_settings(self, name: str, max_count: int) -> int:
-        """Apply the settings of a topic to some of its partitions; return how many."""
-        topic = self._metadata.image.topics.by_name.get(name)
-        if topic is None:
+    def _reconfigure_all(self) -> Work[None]:
+        """Apply the settings of topics to their partitions, again where they change meanwhile."""
+        while self._to_reconfigure:
+            name = next(iter(self._to_reconfigure))
             del self._to_reconfigure[name]
-            return 0
-        partitions = self._to_reconfigure[name]
-        if partitions is None:
-            partitions = self._to_reconfigure[name] = iter(list(topic.partitions))
-        indexes = list(islice(partitions, max_count))
-        if len(indexes) < max_count:
-            del self._to_reconfigure[name]
-        self._apply(f"change of settings of {name}", self._reconfigure, name, indexes)
-        return len(indexes) + 1
+            topic = self._metadata.image.topics.by_name.get(name)
+            indexes = iter([] if topic is None else list(topic.partitions))
+            while some := list(islice(indexes, PARTITIONS_AT_ONCE)):
+                self._apply(f"change of settings of {name}", self._reconfigure, name, some)
+                yield
+            yield
 
     def _reconfigure(self, name: str, indexes: list[int]) -> None:
         settings = self._metadata.image.configs.topic(name)

@@ -28,13 +28,13 @@ from ottla.server.broker.directory_assignments import DirectoryAssignments
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
     from ottla.network.node_channel import NodeChannel
     from ottla.protocol.fetch_values import FetchAnswer
     from ottla.protocol.schema import Request
+    from ottla.purgatory.loop import Loop
     from ottla.purgatory.pending import Pending
-    from ottla.purgatory.timing_wheel import TimerTask, TimingWheel
+    from ottla.purgatory.timing_wheel import TimerTask
     from ottla.replication.fetcher import FollowerLimit
     from ottla.replication.partition import Partition
     from ottla.replication.replica_set import ReplicaSet
@@ -80,7 +80,7 @@ class RegisteredBrokers:
 class Replication:
     """Drives the fetchers: sends their requests, passes on the responses, polls them when due."""
 
-    def __init__(  # noqa: PLR0913 - its environment, by name
+    def __init__(
         self,
         metadata: BrokerMetadata,
         replicas: ReplicaSet,
@@ -88,8 +88,7 @@ class Replication:
         broker_epoch: Callable[[], int],
         controller: ControllerChannel,
         new_nodes: Callable[[int], NodeChannel],
-        clock: Clock,
-        timer: TimingWheel,
+        loop: Loop,
         limit: FollowerLimit,
         run_on_volume: RunOnVolume,
     ) -> None:
@@ -101,8 +100,9 @@ class Replication:
         self._nodes: list[NodeChannel] = []
         """The connections to other brokers, by the number of a fetcher."""
         self._fetcher_count: int = config.num_replica_fetchers
-        self._clock = clock
-        self._timer = timer
+        self._loop = loop
+        self._clock = loop.clock
+        self._timer = loop.timer
         self._limit = limit
         self._run_on_volume = run_on_volume
         self._listener = config.inter_broker_endpoint_name
@@ -147,7 +147,7 @@ class Replication:
             return
         now_ms = self._clock.monotonic_ms()
         self._timer.add(now_ms + self._check_interval_ms, self._check_lag)
-        self._replicas.check_lag(now_ms)
+        self._loop.worker.run(self._replicas.check_lag(now_ms), "check of lag")
 
     def _call_later(self, delay_ms: int, callback: Callable[[], None]) -> None:
         def call(_now_ms: int) -> None:

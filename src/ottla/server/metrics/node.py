@@ -5,6 +5,7 @@ Kafka: the MBeans of a broker and a controller.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ottla.metrics.families import Kind, Series, client_gauge, gauge, label_text, meter, own
@@ -26,14 +27,17 @@ if TYPE_CHECKING:
     from ottla.metadata.delta import MetadataDelta
     from ottla.metadata.image.image import MetadataImage
     from ottla.network.server import Listener
+    from ottla.purgatory.pending import Pending
     from ottla.purgatory.purgatory import Purgatory
+    from ottla.purgatory.work import Work
     from ottla.server.broker.broker import Broker
     from ottla.server.controller.controller_node import ControllerNode
     from ottla.server.metrics.requests import RequestMetrics
     from ottla.server.system.environment import Stopwatch
     from ottla.server.system.turns import TurnWatch
 
-SLICE_S = 0.001
+SERIES_AT_ONCE = 8
+"""Series collected between two yields."""
 _ONE = ("",)
 
 _DIRECTORIES_OFFLINE = gauge(
@@ -258,59 +262,36 @@ class NodeMetrics:
     def gather(
         self, done: Callable[[list[Series]], None], failed: Callable[[Exception], None]
     ) -> None:
-        """Gather in slices, then call done(series) or failed(error), all on the loop."""
-        _Gathering(self, done, failed).step()
+        """Gather in turns, then call done(series) or failed(error), all on the loop."""
 
-    def gathered(self, loop_s: float, cpu_s: float) -> None:
-        """Record what a scrape cost the loop."""
+        def finished(gathered: Pending[list[Series]]) -> None:
+            if gathered.error is not None:
+                failed(gathered.error)
+            else:
+                done(gathered.value)
+
+        self._broker.worker.run(self._gather()).on_done(finished)
+
+    def _gather(self) -> Work[list[Series]]:
+        """Return all series, and record what they cost the loop."""
+        stopwatch, source = self.stopwatch, self.collect()
+        series: list[Series] = []
+        loop_s = cpu_s = 0.0
+        has_more = True
+        while has_more:
+            start_s, start_cpu_s = stopwatch.elapsed_s(), stopwatch.cpu_s()
+            some = list(islice(source, SERIES_AT_ONCE))
+            has_more = len(some) == SERIES_AT_ONCE
+            series += [one for one in some if one is not None]
+            loop_s += stopwatch.elapsed_s() - start_s
+            cpu_s += stopwatch.cpu_s() - start_cpu_s
+            yield
         self._scrapes += 1
         self.last_scrape_cpu_s = cpu_s
         self.last_scrape_s = loop_s
+        return series
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         """The node's loop."""
         return self._loop
-
-
-class _Gathering:
-    """One scrape under way."""
-
-    def __init__(
-        self,
-        metrics: NodeMetrics,
-        done: Callable[[list[Series]], None],
-        failed: Callable[[Exception], None],
-    ) -> None:
-        self._metrics = metrics
-        self._done = done
-        self._failed = failed
-        self._source = metrics.collect()
-        self._series: list[Series] = []
-        self._loop_s = 0.0
-        self._cpu_s = 0.0
-
-    def step(self) -> None:
-        """Gather for a millisecond, then let the loop take a turn."""
-        stopwatch = self._metrics.stopwatch
-        start_s, start_cpu_s = stopwatch.elapsed_s(), stopwatch.cpu_s()
-        try:
-            is_over = self._gather_until(start_s + SLICE_S)
-        except Exception as error:  # noqa: BLE001 - a scrape that fails must not end the node
-            self._failed(error)
-            return
-        self._loop_s += stopwatch.elapsed_s() - start_s
-        self._cpu_s += stopwatch.cpu_s() - start_cpu_s
-        if is_over:
-            self._metrics.gathered(self._loop_s, self._cpu_s)
-            self._done(self._series)
-        else:
-            self._metrics.loop.call_soon(self.step)
-
-    def _gather_until(self, end_s: float) -> bool:
-        for one in self._source:
-            if one is not None:
-                self._series.append(one)
-            if self._metrics.stopwatch.elapsed_s() > end_s:
-                return False
-        return True

@@ -188,9 +188,7 @@ class Node:
     def _add_broker(self) -> None:
         """Add what applies changes of the metadata, and what requests wait for."""
         resources, parts, broker, quotas = self._resources, self._parts, self.broker, self._quotas
-        self._publisher = MetadataPublisher(
-            broker, resources.loop.call_soon, resources.workers.new_logs.run
-        )
+        self._publisher = MetadataPublisher(broker, resources.workers.new_logs.run)
         parts.add(
             NodePart(
                 "the partitions",
@@ -349,8 +347,7 @@ class Node:
                 **self._resources.channel_parts,
                 security=peers,
             ),
-            clock=self.clock,
-            timer=self._resources.timer,
+            loop=self._resources.core_loop,
             limit=self._quotas.replication.follower,
             run_on_volume=self._resources.workers.disk.run,
         )
