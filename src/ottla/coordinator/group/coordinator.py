@@ -78,7 +78,7 @@ class GroupCoordinator:
     groups need in addition, persister reaches the share coordinators.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - its environment, by name
         self,
         config: GroupCoordinatorConfig,
         *,

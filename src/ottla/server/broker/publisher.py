@@ -48,6 +48,8 @@ class MetadataPublisher:
         self._new_logs = NewLogs(broker.replicas, run_on_volume, self._logs_created)
         self._changed: dict[tuple[Uuid, int], bool] = {}
         """Partitions still to be changed, in order, each with whether it is new on this broker."""
+        self._image: MetadataImage
+        """The newest image; set before the first change."""
         self._metadata = broker.metadata
         self._clock = broker.clock
         self._replicas = broker.replicas
@@ -69,7 +71,8 @@ class MetadataPublisher:
         self._worker.run(self._drop_all(), "deletion of logs")
         self._queue_changes(delta, image)
         self._apply("creation of logs", self._new_logs.begin, image, now_ms)
-        self._worker.run(self._change_all(image), "change of partitions")
+        self._image = image
+        self._worker.run(self._change_all(), "change of partitions")
         self._apply("change of groups' topics", self._notify_groups, delta, image)
         for resource in delta.configs_changed:
             if resource.type == ConfigResourceType.TOPIC:
@@ -121,10 +124,11 @@ class MetadataPublisher:
     def _logs_created(self, keys: Iterable[tuple[Uuid, int]], image: MetadataImage) -> None:
         """Change partitions whose logs have been created."""
         self._changed.update(dict.fromkeys(keys, True))
-        self._worker.run(self._change_all(image), "change of partitions")
+        self._image = image
+        self._worker.run(self._change_all(), "change of partitions")
 
-    def _change_all(self, image: MetadataImage) -> Work[None]:
-        """Apply the image to the queued partitions.
+    def _change_all(self) -> Work[None]:
+        """Apply the newest image to the queued partitions.
 
         A change of thousands (a broker failed, a topic of a thousand partitions) must not delay
         votes, heartbeats and clients.
@@ -134,7 +138,7 @@ class MetadataPublisher:
             key = next(iter(changed))
             is_new = changed.pop(key)
             topic_id, index = key
-            topic = image.topics.by_id.get(topic_id)
+            topic = self._image.topics.by_id.get(topic_id)
             if topic is not None and index in topic.partitions:  # else deleted meanwhile
                 host = partial(self._host_partition, is_new=is_new)
                 now_ms = self._clock.now_ms()
