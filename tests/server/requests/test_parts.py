@@ -9,6 +9,7 @@ import pytest
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.api_keys import ApiKey, request_class
+from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.protocol.apis.describe_configs import DescribeConfigsRequest
 from ottla.protocol.apis.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.protocol.apis.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
@@ -193,6 +194,24 @@ def test_what_is_named_many_times_is_answered_once() -> None:
         assert seen == answered
 
 
+@pytest.mark.parametrize("count", [2, 600])
+def test_names_that_may_stand_once_are_decided_together(count: int) -> None:
+    """Equal names of two parts would each be carried out, though they must be refused."""
+    topic = CreateTopicsRequest.CreatableTopic
+    names = [f"t{number}" for number in range(1200)]
+    topics = [topic(name=name) for name in (*names, *["t0"] * count, "t700")]
+    seen: list[list[str]] = []
+
+    def handle(part: Any) -> Any:
+        seen.append([one.name for one in part.topics])
+        return SimpleNamespace(topics=[])
+
+    Turns(ApiKey.CREATE_TOPICS).answer(CreateTopicsRequest(topics=topics), handle)
+    assert [name for part in seen for name in dict.fromkeys(part)] == names
+    assert [part.count("t0") for part in seen] == [min(count + 1, 500), *[0] * (len(seen) - 1)]
+    assert sorted(part.count("t700") for part in seen)[-2:] == [0, 2]
+
+
 def test_an_error_ends_the_request() -> None:
     """An exception fails it; a response with an error of its own is the response."""
     request = FindCoordinatorRequest(coordinator_keys=[str(i) for i in range(1200)])
@@ -267,7 +286,7 @@ def test_no_part_has_more_elements_than_the_largest_topic(
         except KafkaError:
             assert not counts, "it is refused as a whole"
         else:
-            assert sum(counts) >= 4 * bound or cut.key is not None, "repeats are answered once"
+            assert sum(counts) >= 4 * bound or cut.key or cut.unique, "repeats are answered once"
         assert max(counts, default=0) <= bound + len(path), path
 
 

@@ -24,7 +24,7 @@ from ottla.purgatory.pending import Pending
 from ottla.purgatory.work import NEXT_TURN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Hashable, Iterator, Mapping
 
     from ottla.protocol.schema import Request
     from ottla.protocol.walker import Reader
@@ -37,6 +37,8 @@ ELEMENTS_IN_A_TURN: Final = 5_000
 """Elements decoded in one turn with one call, at up to 2 µs each."""
 ELEMENTS_AT_ONCE: Final = 200
 """Elements of a larger request that are decoded between two yields, at up to 5 µs each."""
+COMPARED_AT_ONCE: Final = 1_000
+"""Elements of a large request that are compared between two yields, at less than 1 µs each."""
 MAX_ELEMENTS: Final = 20_000
 """Elements of a request: 10,000 topics of one partition. A client that names more is refused."""
 MAX_PARTED_ELEMENTS: Final = 100_000
@@ -49,6 +51,9 @@ NESTED_AS_ONE: Final = 16
 """Replicas and the like of a partition that count as one more: usually they are fewer."""
 
 
+_END: Final = object()
+
+
 class RequestCut(NamedTuple):
     """How the requests of an API are cut and their responses joined."""
 
@@ -59,6 +64,8 @@ class RequestCut(NamedTuple):
     per_turn: int = PER_TURN
     key: Callable[[Any], Hashable] | None = None
     """Names what an element is about, so that it is answered once; None: answer each element."""
+    unique: Callable[[Any], Hashable] | None = None
+    """Names what only one element may be about: repeats are refused, so they stay in one part."""
 
 
 def _itself(element: Any) -> Hashable:
@@ -72,6 +79,19 @@ def _topic(element: Any) -> Hashable:
 def _resource(element: Any) -> Hashable:
     keys = element.configuration_keys
     return element.resource_type, element.resource_name, None if keys is None else tuple(keys)
+
+
+def _name(element: Any) -> Hashable:
+    return element.name  # type: ignore[no-any-return] # a text
+
+
+def _deleted_topic(element: Any) -> Hashable:
+    is_valid = (element.name is None) is bool(element.topic_id)  # else it is refused on its own
+    return (element.name, element.topic_id) if is_valid else id(element)
+
+
+def _changed_resource(element: Any) -> Hashable:
+    return element.resource_type, element.resource_name
 
 
 def _group_offsets(element: Any) -> Hashable:
@@ -99,12 +119,12 @@ PARTS: Final[Mapping[int, tuple[RequestCut, ...]]] = {
     ApiKey.DESCRIBE_TRANSACTIONS: (
         RequestCut(("transactional_ids",), ("transaction_states",), key=_itself),
     ),
-    ApiKey.CREATE_TOPICS: (RequestCut(("topics",), ("topics",)),),
+    ApiKey.CREATE_TOPICS: (RequestCut(("topics",), ("topics",), unique=_name),),
     ApiKey.DELETE_TOPICS: (
-        RequestCut(("topics",), ("responses",)),
-        RequestCut(("topic_names",), ("responses",)),
+        RequestCut(("topics",), ("responses",), unique=_deleted_topic),
+        RequestCut(("topic_names",), ("responses",), unique=_itself),
     ),
-    ApiKey.CREATE_PARTITIONS: (RequestCut(("topics",), ("results",)),),
+    ApiKey.CREATE_PARTITIONS: (RequestCut(("topics",), ("results",), unique=_name),),
     ApiKey.DELETE_RECORDS: (RequestCut(_TOPICS, _TOPICS, 200),),
     ApiKey.LIST_OFFSETS: (RequestCut(_TOPICS, _TOPICS, 1_000),),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: (RequestCut(_TOPICS, _TOPICS),),
@@ -113,8 +133,10 @@ PARTS: Final[Mapping[int, tuple[RequestCut, ...]]] = {
         RequestCut(("markers", "topics", "partition_indexes"), ("markers", *_TOPICS), 750),
     ),
     ApiKey.DESCRIBE_CONFIGS: (RequestCut(("resources",), ("results",), key=_resource),),
-    ApiKey.ALTER_CONFIGS: (RequestCut(("resources",), ("responses",)),),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: (RequestCut(("resources",), ("responses",)),),
+    ApiKey.ALTER_CONFIGS: (RequestCut(("resources",), ("responses",), unique=_changed_resource),),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: (
+        RequestCut(("resources",), ("responses",), unique=_changed_resource),
+    ),
     ApiKey.CREATE_ACLS: (RequestCut(("creations",), ("results",), 200),),
     ApiKey.DELETE_ACLS: (RequestCut(("filters",), ("filter_results",), 50),),
     ApiKey.ALTER_CLIENT_QUOTAS: (RequestCut(("entries",), ("entries",)),),
@@ -217,6 +239,9 @@ def _handle_parts(
 
     part = next(pieces)
     while True:
+        while part is None:
+            yield
+            part = next(pieces)
         result = handle_part(part)
         answered = (yield result) if isinstance(result, Pending) else result
         if response is None:
@@ -227,8 +252,8 @@ def _handle_parts(
             _join(response, answered, cut.response)
         if getattr(answered, "error_code", 0):
             return answered
-        part = next(pieces, None)
-        if part is None:
+        part = next(pieces, _END)
+        if part is _END:
             return response
         yield NEXT_TURN
 
@@ -240,19 +265,38 @@ class _Cut:
         self._path = parts.request
         self._limit = parts.per_turn
         self._key = parts.key
+        self._unique = parts.unique
         self._seen: set[Hashable] = set()
 
     def pieces(self, request: Any) -> Iterator[Any]:
-        """Yield the parts; the request itself where it is small."""
+        """Yield the parts; the request itself where it is small; None between two steps."""
         name = self._path[0]
         items = getattr(request, name)
         if len(items) <= self._limit and self._is_small(items) and self._has_no_repeats(items):
             yield request
             return
+        if self._unique is not None:
+            items = yield from self._together(items, self._unique)
         for cut in self._cut(items, self._path[1:], self._key):
             piece = copy(request)
             setattr(piece, name, cut)
             yield piece
+
+    def _together(
+        self, items: list[Any], unique: Callable[[Any], Hashable]
+    ) -> Generator[None, None, list[Any]]:
+        """Return the elements with equal ones side by side, at most a part of each."""
+        equal: dict[Hashable, list[Any]] = {}
+        for number, item in enumerate(items, 1):
+            repeats = equal.setdefault(unique(item), [])
+            if len(repeats) < self._limit:
+                repeats.append(item)
+            if number % COMPARED_AT_ONCE == 0:
+                yield
+        return [item for repeats in equal.values() for item in repeats]
+
+    def _is_repeat(self, chunk: list[Any], item: Any) -> bool:
+        return self._unique is not None and self._unique(chunk[-1]) == self._unique(item)
 
     def _has_no_repeats(self, items: list[Any]) -> bool:
         if self._key is None or len(items) <= REPEATS_ANSWERED:
@@ -280,7 +324,7 @@ class _Cut:
                     continue
                 self._seen.add(what)
             size = _size(item, path, self._limit)
-            if size > left and chunk:
+            if size > left and chunk and not self._is_repeat(chunk, item):
                 yield chunk
                 chunk, left = [], self._limit
             if size > self._limit and path and getattr(item, path[0]):
