@@ -9,7 +9,7 @@ from collections.abc import Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import ItemsView, Iterator, KeysView, ValuesView
+    from collections.abc import ItemsView, Iterable, Iterator, KeysView, ValuesView
 
     from ottla.timeline.snapshot_registry import SnapshotRegistry
 
@@ -43,6 +43,14 @@ class TimelineDict(MutableMapping[K, V]):
     def __setitem__(self, key: K, value: V) -> None:
         self._remember(key)
         self._current[key] = value
+
+    def set_all(self, items: Iterable[tuple[K, V]]) -> None:
+        """Set many entries: the registry is asked once."""
+        changes, current = self._registry.changes_of(self), self._current
+        for key, value in items:
+            if changes is not None and key not in changes:
+                changes[key] = current.get(key, ABSENT)
+            current[key] = value
 
     def __delitem__(self, key: K) -> None:
         if key not in self._current:

@@ -21,7 +21,7 @@ from ottla.purgatory.offset_queue import OffsetQueue
 from ottla.purgatory.pending import Pending
 from ottla.purgatory.work import NEXT_TURN
 from ottla.records.batch import HEADER_BYTES, NO_PRODUCER_ID
-from ottla.records.builder import encode_batch
+from ottla.records.builder import assemble_batch, encode_batch
 from ottla.records.control import encode_end_txn_marker
 from ottla.timeline import SnapshotRegistry
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ottla.coordinator.runtime.load_times import LoadTimes
     from ottla.coordinator.runtime.log import CoordinatorLog
     from ottla.coordinator.runtime.result import (
+        Bulk,
         CoordinatorRecord,
         EndTransaction,
         TransactionalProducer,
@@ -292,7 +293,9 @@ class ActivePartition(Generic[S]):
             pending.fail(error)
         else:
             append = None
-            if result.records:
+            if result.bulk is not None:
+                append = partial(self._append_bulk, result.bulk)
+            elif result.records:
                 append = partial(self._append_all, result, producer)
             self._finish_when_committed(result, pending, append)
 
@@ -407,6 +410,22 @@ class ActivePartition(Generic[S]):
                 replay_one(offset, producer_id, record)
 
         self._replay_and_append(replay, batch, verification=verification)
+
+    def _append_bulk(self, bulk: Bulk) -> None:
+        """Replay and append records that are encoded together."""
+        now_ms = self._environment.clock.now_ms()
+        batch = assemble_batch(
+            bulk.encode(),
+            attributes=0,
+            record_count=bulk.count,
+            last_offset_delta=bulk.count - 1,
+            base_timestamp=now_ms,
+            max_timestamp=now_ms,
+            leader_epoch=self.leader_epoch,
+        )
+        if len(batch) > self._environment.log.max_batch_bytes(self.partition):
+            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE)
+        self._replay_and_append(partial(bulk.replay, self._written_offset), batch)
 
     def _append_marker(self, end: EndTransaction) -> None:
         """Replay and append the marker of a transaction."""

@@ -6,7 +6,7 @@ Kafka: org.apache.kafka.coordinator.common.runtime.{CoordinatorRecord, Coordinat
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +27,18 @@ class CoordinatorRecord(NamedTuple):
     value_version: int = 0
 
 
+class Bulk(Protocol):
+    """Many records of one kind, encoded and replayed together: cheaper than one by one."""
+
+    count: int
+
+    def encode(self) -> bytes:
+        """Return the records as the payload of a batch of the present time."""
+
+    def replay(self, first_offset: int) -> None:
+        """Apply all of them."""
+
+
 @dataclass(slots=True)
 class Result(Generic[T]):
     """Records, the response that is sent when they are committed, and a completion callback.
@@ -45,6 +57,8 @@ class Result(Generic[T]):
     on_append: Callable[[KafkaError | None], None] | None = None
     atomic: bool = True
     on_commit: Callable[[int], None] | None = None
+    bulk: Bulk | None = None
+    """Written in place of `records`, of which there are none then."""
 
 
 class TransactionalProducer(NamedTuple):
@@ -68,7 +82,14 @@ class EndTransaction(NamedTuple):
 
 def replace_response(result: Result[Any], response: T) -> Result[T]:
     """Return a result with another response."""
-    return Result(response, result.records, result.on_append, result.atomic, result.on_commit)
+    return Result(
+        response,
+        result.records,
+        result.on_append,
+        result.atomic,
+        result.on_commit,
+        result.bulk,
+    )
 
 
 def empty_result() -> Result[None]:

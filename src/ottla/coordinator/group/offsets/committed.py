@@ -115,6 +115,15 @@ class Offsets:
         else:
             self._stage(producer_id, group_id, partition, committed)
 
+    def replay_all(
+        self, group_id: str, items: list[tuple[TopicPartition, CommittedOffset]]
+    ) -> None:
+        """Apply offset commits of a group outside of transactions, with their record offsets."""
+        offsets = self.by_group.get(group_id)
+        if offsets is None:
+            offsets = self.by_group[group_id] = TimelineDict(self._registry)
+        offsets.set_all(items)
+
     def replay_end_transaction(self, producer_id: int, *, committed: bool) -> None:
         """Apply the marker of a transaction; producers without staged offsets are ignored."""
         staged = self._staged.pop(producer_id, None)

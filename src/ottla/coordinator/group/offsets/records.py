@@ -10,16 +10,20 @@ from __future__ import annotations
 
 from functools import lru_cache
 from struct import Struct as Layout
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from ottla.coordinator.group.offsets.committed import CommittedOffset
 from ottla.coordinator.runtime import CoordinatorRecord
 from ottla.protocol.primitives import encode_uvarint
 from ottla.protocol.records import group as schemas
+from ottla.records.scan import append_varint
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ottla.protocol.schema import Struct
+    from ottla.types import Uuid
 
 OFFSET_COMMIT_VERSION: Final = 4
 OFFSET_COMMIT_VERSION_WITH_EXPIRY: Final = 1
@@ -33,7 +37,19 @@ _TIMES: Final = Layout(">qq")  # of the commit and of the expiry
 _NO_TAGGED_FIELDS: Final = b"\0"
 _TOPIC_ID_TAG: Final = b"\1\0\x10"  # one tagged field: number 0, 16 bytes
 _EMPTY_COMPACT_STRING: Final = 1
+_VALUE_BYTES: Final = _VALUE_WITHOUT_METADATA.size + 1
+_VALUE_WITH_ID_BYTES: Final = _VALUE_BYTES + 18
+PLAIN_AT_MOST: Final = 64
+"""Offsets whose deltas in a batch take one byte each."""
 _new_tuple: Final = tuple.__new__
+
+
+class PlainOffset(Protocol):
+    """An offset in a request, without metadata."""
+
+    partition_index: int
+    committed_offset: int
+    committed_leader_epoch: int
 
 
 class OffsetKey(NamedTuple):
@@ -79,6 +95,50 @@ def encode(
         values = version, offset, epoch, _EMPTY_COMPACT_STRING, commit_ms
         start = _VALUE_WITHOUT_METADATA.pack(*values)
     return stored_key, start + (_TOPIC_ID_TAG + topic_id if any(topic_id) else _NO_TAGGED_FIELDS)
+
+
+def encode_plain(
+    group: str, topics: Iterable[tuple[str, Uuid, Iterable[PlainOffset]]], commit_ms: int
+) -> bytes:
+    """Return the records of up to PLAIN_AT_MOST offsets without metadata and expiry, for a batch.
+
+    The batch has the time of the commit; bytes are those of `encode` for each.
+    """
+    records, twice_delta = [], 0
+    for topic, topic_id, partitions in topics:
+        has_id = any(topic_id)
+        pack, start, key = _plain_layout(group, topic, has_id)
+        length = 2 * (_VALUE_WITH_ID_BYTES if has_id else _VALUE_BYTES)  # zig-zag
+        tail = _TOPIC_ID_TAG + topic_id + b"\0" if has_id else _NO_TAGGED_FIELDS + b"\0"
+        for one in partitions:
+            records.append(
+                pack(
+                    start, twice_delta, key, one.partition_index, length, OFFSET_COMMIT_VERSION,
+                    one.committed_offset, one.committed_leader_epoch, _EMPTY_COMPACT_STRING,
+                    commit_ms, tail,
+                )
+            )  # fmt: skip
+            twice_delta += 2
+    return b"".join(records)
+
+
+@lru_cache(maxsize=256)
+def _plain_layout(group: str, topic: str, has_id: bool) -> tuple[Any, bytes, bytes]:  # noqa: FBT001 - a key of the cache
+    """Return what packs a record, with the bytes before its offset delta and before its partition.
+
+    A record's length, time delta, key and value have lengths that depend on the names alone.
+    """
+    key = bytearray()
+    start_of_key = _start_of_key(group, topic)
+    append_varint(key, len(start_of_key) + _INT32.size)
+    key += start_of_key
+    value_bytes = _VALUE_WITH_ID_BYTES if has_id else _VALUE_BYTES
+    start = bytearray()
+    append_varint(start, 3 + len(key) + _INT32.size + 1 + value_bytes + 1)
+    start += b"\0\0"
+    tail_bytes = len(_TOPIC_ID_TAG) + 16 + 1 if has_id else 2
+    layout = Layout(f">{len(start)}sB{len(key)}siBhqiBq{tail_bytes}s")
+    return layout.pack, bytes(start), bytes(key)
 
 
 @lru_cache(maxsize=256)
