@@ -22,7 +22,9 @@ class RandomSource(Randomness, Protocol):
 class ClientEnvironment(Protocol):
     """The dependencies of a client on its environment, without the event loop."""
 
-    rng: RandomSource
+    @property
+    def rng(self) -> RandomSource:
+        """The source of jitter and choices."""
 
     def monotonic_ms(self) -> int:
         """Return the monotonic time in ms."""

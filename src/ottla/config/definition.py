@@ -151,7 +151,7 @@ class Key:
 
     def convert(self, given: object) -> Any:
         """Convert a given value to the type of the setting; ConfigErrors when it is invalid."""
-        value = given.strip() if type(given) is str else given
+        value: Any = given.strip() if type(given) is str else given
         if value is None:
             return None
         try:
