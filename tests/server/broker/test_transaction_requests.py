@@ -192,15 +192,7 @@ class Markers:
         self.written: list[int] = []
         self.broken = -1
         """The partition at which an append raises an unexpected error."""
-        flushes = SimpleNamespace(
-            wait_for_overdue=lambda: {TopicPartition("a", 0): self.flush},
-        )
-        self.replicas: Any = SimpleNamespace(
-            find=lambda _topic, index: index,
-            append=self._append,
-            overdue_flushes=self.overdue,
-            logs=SimpleNamespace(flushes=flushes),
-        )
+        self.replicas = self._replica_set()
         self._leader = leader
         self._writer = MarkerWriter(
             self.replicas,
@@ -209,6 +201,18 @@ class Markers:
             Expiries(self.timer),
             self.clock,
             timeout_ms=1000,
+        )
+
+    def _replica_set(self) -> Any:
+        """Return a stand-in whose partitions are their indexes."""
+        flushes = SimpleNamespace(
+            wait_for_overdue=lambda: {TopicPartition("a", 0): self.flush},
+        )
+        return SimpleNamespace(
+            find=lambda _topic, index: index,
+            append=self._append,
+            overdue_flushes=self.overdue,
+            logs=SimpleNamespace(flushes=flushes),
         )
 
     def _append(self, index: int, *_: object, **__: object) -> tuple[Any, Any]:
