@@ -310,3 +310,25 @@ def codes_of(result: AddPartitionsToTxnResponse.AddPartitionsToTxnResult) -> tup
         for topic in result.topic_results
         for one in topic.results_by_partition
     )
+
+
+def test_markers_are_written_again_after_an_error_that_nobody_expects(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An own partition whose append fails is tried again, and those behind it do not wait."""
+    world = World().elect()
+    errors = [RuntimeError("a bug")]
+
+    def write_own(*_: object) -> list[TopicPartition]:
+        if errors:
+            raise errors.pop()
+        return []
+
+    monkeypatch.setattr(world, "write_own_markers", write_own)
+    for name in ("t0", "t1"):
+        producer = begin(world, name, [TopicPartition("a", 0)])
+        world.coordinator.end_transaction(name, EndRequest(producer, True, 2))
+    world.advance(2 * RETRY_MS)
+    assert not list(world.coordinator.markers.stalls())
+    states = queries.describe_all(world.coordinator, ["t0", "t1"]).value.transaction_states
+    assert [one.transaction_state for one in states] == ["CompleteCommit"] * 2

@@ -180,15 +180,15 @@ class Markers:
             return
         self._in_flight[broker_id] = {}
         taken = self._in_flight[broker_id] = self._take_from(queue, broker_id)
-        self._write_own(broker_id, taken)
-        if not taken:
-            del self._in_flight[broker_id]
-            self._send_soon(broker_id)
-            return
-        request = WriteTxnMarkersRequest(
-            markers=[sending.marker(partitions) for sending, partitions in taken.items()]
-        )
         try:
+            self._write_own(broker_id, taken)
+            if not taken:
+                del self._in_flight[broker_id]
+                self._send_soon(broker_id)
+                return
+            request = WriteTxnMarkersRequest(
+                markers=[sending.marker(partitions) for sending, partitions in taken.items()]
+            )
             answer = self._channel.send_markers(broker_id, request)
         except Exception as error:  # noqa: BLE001 - sent again, as what a broker does not answer
             text = (

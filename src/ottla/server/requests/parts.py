@@ -233,6 +233,8 @@ def _handle_parts(
     response: Any = None
 
     def handle_part(part: Any) -> Any:
+        if type(part) is _Refused:
+            return ctx.api.form.fail(part.request, part.error, ctx.api_version)
         if ctx.quota_use is None:
             return handle(part)
         return ctx.quota_use.measured(partial(handle, part))
@@ -258,6 +260,13 @@ def _handle_parts(
         yield NEXT_TURN
 
 
+class _Refused(NamedTuple):
+    """A part with one element, which is too large to be handled in one turn."""
+
+    request: Any
+    error: KafkaError
+
+
 class _Cut:
     """Cuts a request into parts of at most `per_turn` elements."""
 
@@ -267,9 +276,14 @@ class _Cut:
         self._key = parts.key
         self._unique = parts.unique
         self._seen: set[Hashable] = set()
+        self._error: KafkaError | None = None
+        """Refuses what `_cut` yields next."""
 
     def pieces(self, request: Any) -> Iterator[Any]:
-        """Yield the parts; the request itself where it is small; None between two steps."""
+        """Yield the parts; the request itself where it is small; None between two steps.
+
+        An element that is too large is refused alone: to refuse all takes as long as to handle all.
+        """
         name = self._path[0]
         items = getattr(request, name)
         if len(items) <= self._limit and self._is_small(items) and self._has_no_repeats(items):
@@ -280,7 +294,8 @@ class _Cut:
         for cut in self._cut(items, self._path[1:], self._key):
             piece = copy(request)
             setattr(piece, name, cut)
-            yield piece
+            error, self._error = self._error, None
+            yield piece if error is None else _Refused(piece, error)
 
     def _together(
         self, items: list[Any], unique: Callable[[Any], Hashable]
@@ -334,7 +349,8 @@ class _Cut:
                     yield [part]
             elif size > MAX_ELEMENT_SIZE:
                 text = f"{size} elements in one of {self._path[0]}, more than {MAX_ELEMENT_SIZE}"
-                raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+                self._error = KafkaError(ErrorCode.INVALID_REQUEST, text)
+                yield [item]
             else:
                 chunk.append(item)
                 left -= size
