@@ -413,7 +413,7 @@ class ActivePartition(Generic[S]):
 
     def _append_bulk(self, bulk: Bulk) -> None:
         """Replay and append records that are encoded together."""
-        now_ms = self._environment.clock.now_ms()
+        now_ms = self._loop.clock.now_ms()
         batch = assemble_batch(
             bulk.encode(),
             attributes=0,
