@@ -92,6 +92,28 @@ def test_offsets_of_a_deleted_topic_go_with_a_later_pass_where_an_append_is_refu
     assert not world.shard()._deleted_topics
 
 
+def test_expired_offsets_of_a_deleted_topic_are_removed_once() -> None:
+    """A pass finds them twice: as expired, and as those of a topic whose removal was refused."""
+    partitions = 2 * RECORDS_AT_ONCE + 10
+    world = _with_offsets(1000, ["a"], partitions)
+    world.shard()._deleted_topics[("t", Topics.id_of("t"))] = None
+    world.log.batch_bytes = 1 << 20
+    before = len(world.log.record_batches(0))
+    world.advance(world.config.offsets_retention_check_interval_ms)
+    world.advance(100)
+    assert _offset_count(world) == 0
+    written = world.log.record_batches(0)[before:]
+    assert sum(batch.record_count for batch in written) == partitions + 1, "the group's is the last"
+
+
+def test_a_slice_of_the_offsets_of_deleted_topics_is_bounded() -> None:
+    """A group with offsets of thousands of partitions is looked through in several turns."""
+    world = _with_offsets(1_000_000_000, ["a"], 2 * RECORDS_AT_ONCE)
+    ids = removal.ids_by_name([("t", Topics.id_of("t"))])
+    tombstones, _ = removal.deleted_of_group(world.shard().groups, ids, "a")
+    assert len(tombstones) == RECORDS_AT_ONCE
+
+
 def _assert_gone(world: World) -> None:
     world.advance(10)
     assert not world.shard().offsets.by_group

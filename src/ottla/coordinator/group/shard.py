@@ -132,17 +132,18 @@ class GroupShard:
         """Start a full session for every stored member, and schedule the expiry of offsets."""
         self._schedule_expiry()
         by_id = self.groups.by_id
-        count = sum(type(group) is StoredGroup and group is not SIMPLE for group in by_id.values())
-        if count:
-            log.info("loaded %d groups", count, extra={"event": "groups.loaded"})
+        count = 0  # of the classic groups: to count them first would be a long turn
         for group_id in tuple(by_id):
             group = by_id.get(group_id)
             if type(group) is not StoredGroup:
                 if group is not None:  # it may be gone between two steps
                     yield from self.groups.kind_of_group[type(group)].restart(group)
             elif group is not SIMPLE:
+                count += 1
                 yield from self._restart(self.classic.get(group_id))
             yield
+        if count:
+            log.info("loaded %d groups", count, extra={"event": "groups.loaded"})
 
     def _restart(self, group: ClassicGroup) -> Iterator[None]:
         for member in tuple(group.members.values()):
@@ -186,7 +187,8 @@ class GroupShard:
             if topics:
                 tombstones, more_cost = removal.deleted_of_group(self.groups, by_name, group_id)
                 has_found |= bool(tombstones)
-                records += [tombstone for tombstone in tombstones if tombstone not in records]
+                expired = {record.key for record in records if type(record.key) is OffsetKey}
+                records += [record for record in tombstones if record.key not in expired]
                 cost += more_cost
             if group_id == group_ids[-1] and not has_found:
                 for topic in topics:

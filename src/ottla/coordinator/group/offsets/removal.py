@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
 from ottla.coordinator.group.offsets.records import offset_tombstone
 from ottla.coordinator.runtime import CoordinatorRecord, Result
-from ottla.coordinator.runtime.timers import EXAMINED_AS_A_RECORD
+from ottla.coordinator.runtime.timers import EXAMINED_AS_A_RECORD, RECORDS_AT_ONCE
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from ottla.types import TopicPartition, Uuid
@@ -79,9 +79,10 @@ def ids_by_name(topics: Iterable[tuple[str, Uuid]]) -> dict[str, list[Uuid]]:
 def deleted_of_group(
     groups: Groups, ids: Mapping[str, Sequence[Uuid]], group_id: str
 ) -> tuple[list[CoordinatorRecord], float]:
-    """Return the tombstones of a group's offsets of deleted topics, and the cost in records.
+    """Return the tombstones of a slice of a group's offsets of deleted topics, and the cost.
 
-    ids holds the ids of the deleted topics by name. Offsets of a new topic of the same name stay.
+    The cost is in records. ids holds the ids of the deleted topics by name. Offsets of a new topic
+    of the same name stay.
     """
     found: dict[TopicPartition, None] = {}
     count = 1
@@ -90,6 +91,8 @@ def deleted_of_group(
         for topic_id in ids.get(partition.topic, ()):
             if not committed.topic_id or not topic_id or committed.topic_id == topic_id:
                 found[partition] = None
+        if len(found) == RECORDS_AT_ONCE:
+            break
     tombstones = [offset_tombstone(group_id, partition) for partition in found]
     return tombstones, count / EXAMINED_AS_A_RECORD
 
