@@ -37,6 +37,7 @@ def _random(rng: Random) -> OffsetCommitRequest:
     return OffsetCommitRequest(
         group_id=rng.choice(("g", "another group" * 10)),
         generation_id_or_member_epoch=-1,
+        member_id="",
         topics=topics,
     )
 
@@ -69,13 +70,15 @@ def test_both_ways_give_the_same(seed: int, monkeypatch: pytest.MonkeyPatch) -> 
 def test_offsets_that_are_not_written_are_not_committed() -> None:
     """A log that refuses the batch leaves the state before it."""
     world = World().elect()
+    partition = Partition(partition_index=1, committed_offset=5, committed_metadata="")
     request = OffsetCommitRequest(
         group_id="g",
         generation_id_or_member_epoch=-1,
-        topics=[Topic(name="t", partitions=[Partition(partition_index=1, committed_offset=5)])],
+        member_id="",
+        topics=[Topic(name="t", partitions=[partition])],
     )
     _commit(world, request)
-    request.topics[0].partitions[0].committed_offset = 6
+    partition.committed_offset = 6
     world.log.next_error = ErrorCode.NOT_LEADER_OR_FOLLOWER
     _commit(world, request)
     found = world.shard().offsets.get("g", TopicPartition("t", 1))

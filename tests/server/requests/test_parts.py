@@ -202,7 +202,10 @@ def test_names_that_may_stand_once_are_decided_together(count: int) -> None:
     """Equal names of two parts would each be carried out, though they must be refused."""
     topic = CreateTopicsRequest.CreatableTopic
     names = [f"t{number}" for number in range(1200)]
-    topics = [topic(name=name) for name in (*names, *["t0"] * count, "t700")]
+    topics = [
+        topic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])
+        for name in (*names, *["t0"] * count, "t700")
+    ]
     seen: list[list[str]] = []
 
     def handle(part: Any) -> Any:
@@ -249,7 +252,12 @@ def test_an_element_that_cannot_be_cut_is_bounded() -> None:
     def handle(part: Any) -> DescribeConfigsResponse:
         result = DescribeConfigsResponse.DescribeConfigsResult
         return DescribeConfigsResponse(
-            results=[result(resource_name=one.resource_name, configs=[]) for one in part.resources]
+            results=[
+                result(
+                    resource_type=2, resource_name=one.resource_name, configs=[], error_message=""
+                )
+                for one in part.resources
+            ]
         )
 
     response, _ = Turns(ApiKey.DESCRIBE_CONFIGS).answer(request, handle)
