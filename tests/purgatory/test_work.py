@@ -48,6 +48,15 @@ class Loop:
         return self.steps[:]
 
 
+def test_a_short_work_that_others_rely_on_takes_more_of_a_turn() -> None:
+    """Also where others have used the budget; not for ever."""
+    loop = Loop()
+    loop.worker.run(loop.work("long", 9))
+    loop.steps.clear()
+    loop.worker.run(loop.work("short", 9), at_once_s=TURN_S)
+    assert loop.steps == ["short"] * 4
+
+
 def test_little_work_is_done_at_once() -> None:
     """Without a turn of the loop; its answer need not wait."""
     loop = Loop()

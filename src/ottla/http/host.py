@@ -83,7 +83,11 @@ class HttpHost:
         `content` names the pages in a log line, should they fail.
         """
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._socket = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        try:
+            self._socket = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        except OSError as error:
+            reason, _, _ = (error.strerror or str(error)).partition(" (while attempting to bind")
+            raise OSError(error.errno, reason) from None  # the caller names the address itself
         self.address: tuple[str, int] = self._socket.getsockname()[:2]
         self._content = content
         self._may_begin = threading.Event()

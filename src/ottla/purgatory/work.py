@@ -88,8 +88,10 @@ class Worker:
         self._now_s = self._end_s = 0.0
         self._steps = 0
 
-    def run(self, work: Work[T], key: Hashable = None) -> Pending[T]:
+    def run(self, work: Work[T], key: Hashable = None, *, at_once_s: float = 0.0) -> Pending[T]:
         """Begin now if this turn's budget allows, and go on in later turns; return the result.
+
+        A short work that others rely on may take at_once_s of this turn, whatever the budget.
 
         Where a work of the same key is running, its result is returned and this one dropped. The
         result has the error that the work raises.
@@ -103,8 +105,10 @@ class Worker:
             self._now_s = self._elapsed_s()
         else:
             self._begin_turn()
-        is_due = True
-        while is_due and running.awaited is not NEXT_TURN and self._has_budget():
+        is_due, at_once_end_s = True, self._now_s + at_once_s
+        while is_due and running.awaited is not NEXT_TURN:
+            if not self._has_budget() and self._now_s >= at_once_end_s:
+                break
             is_due = self._step(running)
         if is_due:
             self._ready.append(running)

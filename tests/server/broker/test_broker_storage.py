@@ -306,7 +306,7 @@ def test_a_turn_of_the_loop_ends_when_the_disk_is_slow() -> None:
             waited_ms.append(log_ms)
         return False
 
-    log_ms = 0.7  # a third of a turn's budget and more
+    log_ms = 2.7  # a third of the time of few, and more than the budget of a turn
     disk.fail(wait)
     x = many("x", X, 9)
     one.metadata_changed(*change(x, partitions_changed={X: dict.fromkeys(x.partitions)}))
