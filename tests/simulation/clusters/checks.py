@@ -195,7 +195,8 @@ class ClusterChecks:
         self._in_sync.check(view.node for view in self.views)
         self.recovered.check(self.cluster.loop.time(), (view.node for view in self.views))
         self.coordinators.check(self.views)
-        self.progress.check(self.cluster.loop.time(), (view.node for view in self.views))
+        running = (view.node for view in self.views if not view.host.is_paused)
+        self.progress.check(self.cluster.loop.time(), running)
 
     # The quorum
 

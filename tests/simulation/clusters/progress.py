@@ -8,6 +8,7 @@ again after its faults, and within what time, is checked in the end.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 TURNS_IN_BETWEEN: Final = 20
 """Turns between two examinations: what cannot move stays so, and need not be seen at once."""
 LATER_TURNS_S: Final = 1.0
-"""A fetcher whose logs were truncated goes on in one of the next turns of the loop."""
+"""A fetcher whose logs were truncated goes on in one of the next turns of the loop, and the timers
+of a process that was stopped fire once it runs again."""
 
 
 class Progress:
@@ -39,7 +41,7 @@ class Progress:
         for node in nodes:
             self.examined += 1
             found = list(stalls(node))
-            for stall in node.broker.replication.stalls():
+            for stall in chain(node.broker.replication.stalls(), node.controller.driver.stalls()):
                 since_s = idle[node, stall] = self._idle_since_s.get((node, stall), now_s)
                 if now_s - since_s > LATER_TURNS_S:
                     found.append(stall)
@@ -62,4 +64,3 @@ def stalls(node: Node) -> Iterator[str]:
     yield from broker.transactions.markers.stalls()
     yield from broker.moves.stalls()
     yield from node._replication.directories.stalls()
-    yield from node.controller.driver.stalls()

@@ -226,6 +226,12 @@ class SimulatedNode:
             raise SimulatedCrash
         task.result()
 
+    @property
+    def is_paused(self) -> bool:
+        """Whether its process is alive and stopped."""
+        process = self._process
+        return process is not None and process.is_alive and not process.is_running
+
     def pause(self) -> None:
         """Stop the process as SIGSTOP does, or its virtual machine is frozen, until `resume`."""
         if self._process is not None:
