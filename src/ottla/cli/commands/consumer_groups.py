@@ -15,18 +15,22 @@ import click
 from ottla.cli.groups.offset_reset import SCENARIOS, require_scenario, require_scope
 from ottla.cli.groups.tool import GroupTool, Options, partitions_text
 from ottla.cli.groups.usage import (
+    action_options,
     check_describe,
     check_only_with,
-    group_options,
+    check_reset_mode,
     require_groups,
+    reset_modes,
     reset_targets,
+    run_options,
     scenario_of,
-    topic_options,
+    selection_options,
+    view_options,
     words_of,
 )
-from ottla.cli.options.flags import require
+from ottla.cli.options.flags import require, server_options
 from ottla.cli.options.joptsimple import ToolCommand, refuse_both
-from ottla.cli.options.json_output import print_json, wants_json
+from ottla.cli.options.json_output import json_option, print_json, wants_json
 from ottla.cli.options.regex_check import re2_problem
 from ottla.cli.output.tables import cell, columns
 from ottla.errors import ErrorCode, KafkaError
@@ -66,8 +70,13 @@ Examples:
 
 
 @click.command("consumer-groups", cls=ToolCommand, epilog=EXAMPLES)
-@group_options("consumer", "offsets and lag", "Set the offsets of an inactive group.")
+@server_options
+@action_options("consumer", "offsets and lag", "Set the offsets of an inactive group.")
 @click.option("--validate-regex", metavar="REGEX", help="Check a regular expression.")
+@selection_options("consumer", "topic", "All topics that the group has offsets for.")
+@click.option("--offsets", is_flag=True, help="With --describe: offsets and lag (the default).")
+@json_option
+@view_options
 @click.option(
     "--type",
     "type_",
@@ -76,8 +85,9 @@ Examples:
     metavar="[TYPES]",
     help="With --list: show or filter by types.",
 )
+@run_options
 @reset_targets
-@topic_options("topic", "All topics that the group has offsets for.")
+@reset_modes
 @click.option("--export", is_flag=True, help="Print the reset as CSV.")
 def consumer_groups(**options: Any) -> None:
     """List, describe, reset and delete consumer groups."""
@@ -127,10 +137,7 @@ class ConsumerGroupTool(GroupTool["GroupDescription"]):
             )
         if action == "describe":
             check_describe(options)
-        if options["dry_run"] and options["execute"]:
-            raise click.UsageError(
-                "Option [reset-offsets] only accepts one of [execute] and [dry-run]"
-            )
+        check_reset_mode(options, is_required=False)
         if action == "reset_offsets":
             require_scenario(scenario_of(SCENARIOS, options))
             require_scope(options, "topic")

@@ -251,7 +251,7 @@ def _last_lines(node: DevNode, count: int = 5) -> str:
 def _show(
     processes: dict[DevNode, psutil.Popen], root: Path, *, as_json: bool, is_kept: bool
 ) -> None:
-    bootstrap = ",".join(process.address for process in processes)
+    bootstrap = ",".join(node.address for node in processes)
     if as_json:
         found = [
             {
@@ -310,9 +310,9 @@ def _stop(processes: dict[DevNode, psutil.Popen]) -> None:
 
     from ottla.cli.commands.server_stop import nodes_with_settings, terminate
 
-    settings = {str(process.settings) for process in processes}
+    settings = {str(node.settings) for node in processes}
     own = {process.pid: process for process in processes.values()}
-    others = {node.pid: node for node in nodes_with_settings(settings) if node.pid not in own}
+    others = {it.pid: it for it in nodes_with_settings(settings) if it.pid not in own}
     _, alive = terminate([*own.values(), *others.values()], STOP_S)
     for one in alive:
         with suppress(psutil.NoSuchProcess):

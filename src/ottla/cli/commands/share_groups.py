@@ -12,15 +12,19 @@ import click
 from ottla.cli.groups.offset_reset import plan_reset, print_plans
 from ottla.cli.groups.tool import GroupTool, Options, partitions_text
 from ottla.cli.groups.usage import (
+    action_options,
     check_describe,
     check_reset_mode,
-    group_options,
     require_groups,
+    reset_modes,
+    run_options,
     scenario_of,
-    topic_options,
+    selection_options,
+    view_options,
 )
-from ottla.cli.options.flags import require
+from ottla.cli.options.flags import require, server_options
 from ottla.cli.options.joptsimple import ToolCommand, refuse_both
+from ottla.cli.options.json_output import json_option
 from ottla.cli.output.java_names import java_text
 from ottla.cli.output.tables import columns, print_problem
 from ottla.errors import ErrorCode, KafkaError
@@ -45,11 +49,17 @@ Examples:
 
 
 @click.command("share-groups", cls=ToolCommand, epilog=EXAMPLES)
-@group_options("share", "lag", "Set the start offsets of an inactive group.")
+@server_options
+@json_option
+@action_options("share", "lag", "Set the start offsets of an inactive group.")
+@selection_options("share", "topic", "With --reset-offsets: all topics of the group.")
+@click.option("--offsets", is_flag=True, help="With --describe: the lag (the default).")
+@view_options
+@run_options
 @click.option("--to-earliest", is_flag=True, help="Reset to the first record.")
 @click.option("--to-latest", is_flag=True, help="Reset to the end.")
 @click.option("--to-datetime", metavar="YYYY-MM-DDThh:mm:ss.sss", help="Reset to a time.")
-@topic_options("topic", "With --reset-offsets: all topics of the group.")
+@reset_modes
 def share_groups(**options: Any) -> None:
     """List, describe, reset and delete share groups."""
     options["list"] = options.pop("list_")

@@ -160,7 +160,7 @@ def _delete_internal(
     chosen, kind = (named, "specified") if named else (inferred, "inferred")
     click.echo(f"Deleting {kind} internal topics [{', '.join(chosen)}]")
     if not options["dry_run"] and chosen:
-        failed = {name: one for name, one in admin.delete_topics(chosen).items() if one is not None}
+        failed = [name for name, error in admin.delete_topics(chosen).items() if error is not None]
         for name in failed:
             click.echo(f"ERROR: deleting topic {name}", err=True)
         if failed:
@@ -240,8 +240,9 @@ def _target(admin: Admin, partitions: list[TopicPartition], options: dict[str, A
         positions = offsets_at(admin, partitions, LATEST_TIMESTAMP)
         positions |= {key: commit.offset for key, commit in committed.items() if commit}
         return _bounded(admin, {key: positions[key] + options["shift_by"] for key in partitions})
-    moment_ms = _moment_ms(options)
-    if moment_ms is not None:
+    moment, duration = options["to_datetime"], options["by_duration"]
+    if moment is not None or duration is not None:
+        moment_ms = moment_before_now(duration) if moment is None else parse_moment(moment)
         return _at_time(admin, partitions, moment_ms)
     if options["from_file"] is not None:
         offsets = _read(options["from_file"])
@@ -250,14 +251,6 @@ def _target(admin: Admin, partitions: list[TopicPartition], options: dict[str, A
             raise ResetError(f"the file has no offset for partition {missing[0]}")
         return _bounded(admin, {key: offsets[key] for key in partitions})
     return offsets_at(admin, partitions, EARLIEST_TIMESTAMP)
-
-
-def _moment_ms(options: dict[str, Any]) -> int | None:
-    if options["to_datetime"] is not None:
-        return parse_moment(options["to_datetime"])
-    if options["by_duration"] is not None:
-        return moment_before_now(options["by_duration"])
-    return None
 
 
 def _at_time(admin: Admin, partitions: list[TopicPartition], moment_ms: int) -> Plan:

@@ -10,29 +10,30 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ottla.cli.groups.offset_reset import SCENARIOS, require_scenario, require_scope
-from ottla.cli.groups.streams_internal_topics import (
-    delete_after_reset,
-    internal_topics,
-)
+from ottla.cli.groups.streams_internal_topics import delete_after_reset, internal_topics
 from ottla.cli.groups.tool import GroupTool, Options
 from ottla.cli.groups.usage import (
+    action_options,
     check_describe,
     check_only_with,
     check_reset_mode,
-    group_options,
     require_groups,
+    reset_modes,
     reset_targets,
+    run_options,
     scenario_of,
-    topic_options,
+    selection_options,
+    view_options,
 )
-from ottla.cli.options.flags import require
+from ottla.cli.options.flags import require, server_options
 from ottla.cli.options.joptsimple import ToolCommand, refuse_both
+from ottla.cli.options.json_output import json_option
 from ottla.cli.output.tables import columns, print_problem
 from ottla.errors import KafkaError
 from ottla.views.groups import input_topics, streams_document, streams_offsets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from ottla.cli.groups.usage import GroupFlags
     from ottla.clients.admin.streams_groups import StreamsGroupDescription, StreamsTasks
@@ -63,7 +64,13 @@ Examples:
 
 
 @click.command("streams-groups", cls=ToolCommand, epilog=EXAMPLES)
-@group_options("streams", "lag", "Set the offsets of an inactive group.")
+@server_options
+@json_option
+@action_options("streams", "lag", "Set the offsets of an inactive group.")
+@selection_options("streams", "input-topic", "All input topics of the topology.")
+@click.option("--offsets", is_flag=True, help="With --describe: the lag (the default).")
+@view_options
+@run_options
 @reset_targets
 @click.option(
     "--delete-internal-topic",
@@ -76,7 +83,7 @@ Examples:
     is_flag=True,
     help="With --reset-offsets or --delete: delete the repartition topics and changelogs.",
 )
-@topic_options("input-topic", "All input topics of the topology.")
+@reset_modes
 @click.option("--export", is_flag=True, help="Print the reset as CSV.")
 def streams_groups(**options: Any) -> None:
     """List, describe, reset and delete streams groups."""
@@ -283,12 +290,11 @@ def _print_note(group: StreamsGroupDescription) -> None:
 
 
 def _tasks_text(tasks: StreamsTasks, prefix: str = "") -> str:
-    kinds = {"ACTIVE": tasks.active, "STANDBY": tasks.standby, "WARMUP": tasks.warmup}
-    return "".join(f"{prefix}{kind}: {_listed(it)}" for kind, it in kinds.items() if it)
-
-
-def _listed(tasks: Mapping[str, tuple[int, ...]]) -> str:
-    return "".join(f"{key}:[{','.join(map(str, numbers))}]; " for key, numbers in tasks.items())
+    text = ""
+    for kind, lists in tasks._asdict().items():
+        text += f"{prefix}{kind.upper()}: " if lists else ""
+        text += "".join(f"{key}:[{','.join(map(str, it))}]; " for key, it in lists.items())
+    return text
 
 
 def _check_delete_offsets(options: Options) -> None:

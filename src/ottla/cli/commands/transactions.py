@@ -319,7 +319,7 @@ def _places(
     admin: Admin, broker_id: int | None, topic: str | None, partition: int | None
 ) -> list[TopicPartition]:
     """Return the partitions to search: of a topic, or those with a replica on the broker."""
-    names = [topic] if topic is not None else [str(topic.name) for topic in admin.list_topics()]
+    names = [topic] if topic is not None else [str(listing.name) for listing in admin.list_topics()]
     places = []
     for name, found in admin.describe_topics(names).items():
         if isinstance(found, KafkaError):

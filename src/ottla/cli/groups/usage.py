@@ -11,24 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from ottla.cli.options.flags import server_options
 from ottla.cli.options.joptsimple import LONG, refuse_both
-from ottla.cli.options.json_output import json_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
 F = TypeVar("F", bound="Callable[..., Any]")
-_TARGETS = (
-    click.option("--to-earliest", is_flag=True, help="Reset to the first record."),
-    click.option("--to-latest", is_flag=True, help="Reset to the end."),
-    click.option("--to-current", is_flag=True, help="Reset to the committed offset."),
-    click.option("--to-offset", type=LONG, help="Reset to this offset."),
-    click.option("--shift-by", type=LONG, help="Shift offsets by this number, also negative."),
-    click.option("--to-datetime", metavar="YYYY-MM-DDThh:mm:ss.sss", help="Reset to a time."),
-    click.option("--by-duration", metavar="PnDTnHnMnS", help="Reset to a time before now."),
-    click.option("--from-file", metavar="CSV", help="Reset to the offsets in a file."),
-)
 
 
 class GroupCommandError(Exception):
@@ -56,48 +44,6 @@ class GroupFlags(NamedTuple):
         return len(self.group) != 1
 
 
-def group_options(kind: str, lag: str, reset: str) -> Callable[[F], F]:
-    """Return a decorator that adds servers, --json, the actions and the selection of groups."""
-    options = (
-        server_options,
-        json_option,
-        click.option("--list", "list_", is_flag=True, help=f"List all {kind} groups."),
-        click.option("--describe", is_flag=True, help=f"Show {lag}, members or state."),
-        click.option("--delete", is_flag=True, help="Delete groups."),
-        click.option("--reset-offsets", is_flag=True, help=reset),
-        click.option("--delete-offsets", is_flag=True, help="Delete a group's offsets of topics."),
-        click.option("--group", multiple=True, help="The group; may be repeated."),
-        click.option("--all-groups", is_flag=True, help=f"All {kind} groups."),
-        click.option("--offsets", is_flag=True, help=f"With --describe: {lag} (the default)."),
-        click.option("--members", is_flag=True, help="With --describe: the members."),
-        click.option(
-            "--state",
-            is_flag=False,
-            flag_value="",
-            metavar="[STATES]",
-            help="With --describe: the state; with --list: show or filter by states.",
-        ),
-        click.option("--verbose", is_flag=True, help="With --describe: more columns."),
-        click.option("--timeout", type=LONG, default=30_000, help="Time limit in ms."),
-    )
-    return _all_of(options)
-
-
-def topic_options(flag: str, all_help: str) -> Callable[[F], F]:
-    """Return a decorator that adds the selection of topics and of what a reset does."""
-    named = click.option(
-        f"--{flag}", multiple=True, metavar="TOPIC[:0,1]", help="The topic, or some partitions."
-    )
-    return _all_of(
-        (
-            named,
-            click.option(f"--all-{flag}s", is_flag=True, help=all_help),
-            click.option("--dry-run", is_flag=True, help="Only print the new offsets."),
-            click.option("--execute", is_flag=True, help="Execute the reset."),
-        )
-    )
-
-
 def _all_of(options: Iterable[Callable[[Any], Any]]) -> Callable[[F], F]:
     def decorate(command: F) -> F:
         for option in reversed(tuple(options)):
@@ -107,7 +53,74 @@ def _all_of(options: Iterable[Callable[[Any], Any]]) -> Callable[[F], F]:
     return decorate
 
 
-reset_targets = _all_of(_TARGETS)
+def action_options(kind: str, facts: str, reset: str) -> Callable[[F], F]:
+    """Return a decorator that adds the actions of all kinds of groups."""
+    return _all_of(
+        (
+            click.option("--list", "list_", is_flag=True, help=f"List all {kind} groups."),
+            click.option("--describe", is_flag=True, help=f"Show {facts}, members or state."),
+            click.option("--delete", is_flag=True, help="Delete groups."),
+            click.option("--reset-offsets", is_flag=True, help=reset),
+            click.option(
+                "--delete-offsets", is_flag=True, help="Delete a group's offsets of topics."
+            ),
+        )
+    )
+
+
+def selection_options(kind: str, flag: str, all_topics: str) -> Callable[[F], F]:
+    """Return a decorator that adds the selection of groups and of topics."""
+    return _all_of(
+        (
+            click.option("--group", multiple=True, help="The group; may be repeated."),
+            click.option("--all-groups", is_flag=True, help=f"All {kind} groups."),
+            click.option(
+                f"--{flag}",
+                multiple=True,
+                metavar="TOPIC[:0,1]",
+                help="The topic, or some partitions.",
+            ),
+            click.option(f"--all-{flag}s", is_flag=True, help=all_topics),
+        )
+    )
+
+
+view_options = _all_of(
+    (
+        click.option("--members", is_flag=True, help="With --describe: the members."),
+        click.option(
+            "--state",
+            is_flag=False,
+            flag_value="",
+            metavar="[STATES]",
+            help="With --describe: the state; with --list: show or filter by states.",
+        ),
+    )
+)
+run_options = _all_of(
+    (
+        click.option("--verbose", is_flag=True, help="With --describe: more columns."),
+        click.option("--timeout", type=LONG, default=30_000, help="Time limit in ms."),
+    )
+)
+reset_targets = _all_of(
+    (
+        click.option("--to-earliest", is_flag=True, help="Reset to the first record."),
+        click.option("--to-latest", is_flag=True, help="Reset to the end."),
+        click.option("--to-current", is_flag=True, help="Reset to the committed offset."),
+        click.option("--to-offset", type=LONG, help="Reset to this offset."),
+        click.option("--shift-by", type=LONG, help="Shift offsets by this number, also negative."),
+        click.option("--to-datetime", metavar="YYYY-MM-DDThh:mm:ss.sss", help="Reset to a time."),
+        click.option("--by-duration", metavar="PnDTnHnMnS", help="Reset to a time before now."),
+        click.option("--from-file", metavar="CSV", help="Reset to the offsets in a file."),
+    )
+)
+reset_modes = _all_of(
+    (
+        click.option("--dry-run", is_flag=True, help="Only print the new offsets."),
+        click.option("--execute", is_flag=True, help="Execute the reset."),
+    )
+)
 
 
 def check_only_with(
@@ -142,11 +155,11 @@ def scenario_of(known: Collection[str], options: Mapping[str, Any]) -> str | Non
     return names[0] if names else None
 
 
-def check_reset_mode(options: Mapping[str, Any]) -> None:
-    """Refuse a reset unless exactly one of --execute and --dry-run is there."""
+def check_reset_mode(options: Mapping[str, Any], *, is_required: bool = True) -> None:
+    """Refuse a reset with both --execute and --dry-run, and one without them if it is required."""
     if options["dry_run"] and options["execute"]:
         raise click.UsageError("Option [reset-offsets] only accepts one of [execute] and [dry-run]")
-    if not options["dry_run"] and not options["execute"]:
+    if is_required and not options["dry_run"] and not options["execute"]:
         raise click.UsageError("Option [reset-offsets] takes the option: [execute] or [dry-run]")
 
 
