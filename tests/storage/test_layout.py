@@ -16,13 +16,14 @@ from ottla.storage.directories.partition_dir_names import (
     partition_of,
 )
 from ottla.storage.layout import (
-    ALL_STATES,
     FILES,
     METADATA_LOG,
     STRAY_SUFFIX,
     TRUNCATION_CHECKPOINT,
     Folder,
+    base_offset_of,
     file_names,
+    segment_file_name,
 )
 from ottla.testing.simulation.cluster import SimulatedCluster
 from ottla.types import TopicPartition
@@ -51,7 +52,7 @@ def is_known(path: str) -> bool:
         is_partition = (partition_of(directory) or future_partition_of(directory)) is not None
         is_own = is_partition or is_deleted_log(directory) or directory.endswith(STRAY_SUFFIX)
         folders = [Folder.PARTITION] if is_own else []
-    return any(file_names(folder, *ALL_STATES).fullmatch(name) for folder in folders)
+    return any(file_names(folder).fullmatch(name) for folder in folders)
 
 
 class _Watch:
@@ -141,6 +142,13 @@ def test_nodes_have_no_file_that_the_table_does_not_know() -> None:
     missing = {kind.name for kind in FILES if not any(map(re.compile(kind.pattern).match, names))}
     # two voters have no reason to truncate the metadata log
     assert missing == {TRUNCATION_CHECKPOINT}
+
+
+def test_offsets_in_names_are_twenty_digits() -> None:
+    """Digits of other scripts are a foreign file's, which no node opens."""
+    assert base_offset_of(segment_file_name(7, ".log"), ".log") == 7
+    foreign = ["7.log", "\N{ARABIC-INDIC DIGIT ONE}" * 20 + ".log", segment_file_name(7, ".index")]
+    assert [base_offset_of(name, ".log") for name in foreign] == [None, None, None]
 
 
 def test_owners_are_modules() -> None:

@@ -24,6 +24,7 @@ from ottla.storage.layout import (
     RECOVERY_POINT_CHECKPOINT,
     SEGMENT_SUFFIXES,
     TRUNCATION_CHECKPOINT,
+    base_offset_of,
 )
 from ottla.types import METADATA_TOPIC, TopicPartition
 
@@ -73,7 +74,8 @@ def finish_truncation(directory: Directory) -> None:
     if cut < 0:
         return
     for name in directory.list(METADATA_LOG):
-        stem, dot, suffix = name.partition(".")
-        if stem.isdigit() and int(stem) > cut and dot + suffix in SEGMENT_SUFFIXES:
+        _, dot, suffix = name.partition(".")
+        offset = base_offset_of(name, dot + suffix)
+        if offset is not None and offset > cut and dot + suffix in SEGMENT_SUFFIXES:
             directory.remove(join(METADATA_LOG, name))
     end_truncation(directory)

@@ -237,10 +237,10 @@ FILES: Final = (
 
 
 def file_names(folder: Folder, *states: str) -> re.Pattern[str]:
-    """Compile the names of a folder's files in these states; "" is the state of a whole file."""
+    """Compile the names of a folder's files in these states ("": whole), without any in all."""
     patterns = []
     for kind in FILES:
-        found = [state for state in ("", *kind.suffixes) if state in states]
+        found = [state for state in ("", *kind.suffixes) if not states or state in states]
         if kind.folder is folder and found:
             endings = "|".join(_ending(folder, state) for state in found)
             patterns.append(f"{kind.pattern}({endings})")
@@ -253,15 +253,7 @@ def _ending(folder: Folder, state: str) -> str:
     return (r"(\.[0-9]+)?" if is_numbered else "") + re.escape(state)
 
 
-ALL_STATES: Final = (
-    "",
-    DELETED_SUFFIX,
-    CLEANED_SUFFIX,
-    SWAP_SUFFIX,
-    TEMPORARY_SUFFIX,
-    PART_SUFFIX,
-)
-FILE_OF_LOG: Final = file_names(Folder.PARTITION, *ALL_STATES)
+FILE_OF_LOG: Final = file_names(Folder.PARTITION)
 """What a log's directory may hold, and no more when it lost its `partition.metadata`."""
 
 
@@ -273,5 +265,5 @@ def segment_file_name(base_offset: int, suffix: str) -> str:
 def base_offset_of(name: str, suffix: str) -> int | None:
     """Return the offset in a segment file's name with this suffix; None for every other file."""
     stem = name[: -len(suffix)]
-    is_own = name.endswith(suffix) and len(stem) == _OFFSET_DIGITS and stem.isdecimal()
-    return int(stem) if is_own else None
+    is_offset = len(stem) == _OFFSET_DIGITS and stem.isascii() and stem.isdecimal()
+    return int(stem) if is_offset and name.endswith(suffix) else None

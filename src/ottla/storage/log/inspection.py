@@ -16,7 +16,7 @@ from ottla.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
 from ottla.storage.batches import parse_header
 from ottla.storage.directory import join
 from ottla.storage.indexes.offset_index import MAX_RELATIVE_OFFSET
-from ottla.storage.layout import LOG_SUFFIX, base_offset_of
+from ottla.storage.layout import LOG_SUFFIX, base_offset_of, segment_file_name
 from ottla.storage.segments.segment_recovery import is_valid_batch, read_valid_batches
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class _Inspector:
         return LogInspection(bases[0], self._next_offset, tuple(self._epochs), damage)
 
     def _path(self, base_offset: int) -> str:
-        return join(self._subdirectory, f"{base_offset:020d}{LOG_SUFFIX}")
+        return join(self._subdirectory, segment_file_name(base_offset, LOG_SUFFIX))
 
     def _check(self, file: File, path: str, base_offset: int) -> Damage | None:
         """Advance over one segment's valid batches; return the damage that ends them."""

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ottla.storage.segments.segment import Segment
     from ottla.types import Buffer
 
-    _UsualBatch = tuple[ProducerEntry, BatchHeader, EndTransactionMarker | None]
+    _UsualBatch = tuple[ProducerEntry, BatchHeader | ValidatedBatch, EndTransactionMarker | None]
 
 _CRC_START: Final = 21
 _MAGIC: Final = 2
@@ -110,7 +110,7 @@ class LogWrites:
         _check_fits_a_segment(log, size)
         self._write((batch.buffer,), size, ((last, largest, size),), first, now_ms)
         if producer is not None:
-            self._apply_usual(producer, batch, marker)
+            self._apply_usual(((producer, batch, marker),))
         elif appends is not None:
             self._apply(appends)
         if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
@@ -175,22 +175,20 @@ class LogWrites:
             raise log.storage_error("appending records to", error) from error
         log.appended(last_offset + 1, size)
 
-    def _apply_usual(
-        self, producer: ProducerEntry, batch: ValidatedBatch, marker: EndTransactionMarker | None
-    ) -> None:
-        """Apply a batch or marker that `_usual_producer` allows to its producer, in place."""
+    def _apply_usual(self, batches: Iterable[_UsualBatch]) -> None:
+        """Apply usual batches to their entries, in place; as in `_apply`, transactions end last."""
         state = self._log.producer_state
-        if not batch.is_transactional:
-            state.writable(producer).take_next(batch)
-        elif not batch.is_control:
-            if state.take_transactional(producer, batch):
-                self._log.transactions_changed()
-        else:
-            assert marker is not None
-            self._complete((state.take_marker(producer, batch, marker),))
-            state.end_verification(
-                batch.producer_id, producer_epoch=batch.producer_epoch, is_control=True
-            )
+        completed: list[CompletedTransaction] = []
+        is_changed = False
+        for producer, batch, marker in batches:
+            if not batch.is_transactional:
+                state.writable(producer).take_next(batch)
+            elif marker is None:
+                is_changed |= state.take_transactional(producer, batch)
+            else:
+                completed.append(state.take_marker(producer, batch, marker))
+        if completed or is_changed:
+            self._complete(completed)
             self._log.transactions_changed()
 
     def _complete(self, transactions: Iterable[CompletedTransaction]) -> None:
@@ -299,24 +297,9 @@ class LogWrites:
         buffers, size = (view[first.position : end],), end - first.position
         self._write(buffers, size, places, first.base_offset, now_ms)
         if usual is not None:
-            self._apply_all_usual(usual)
+            self._apply_usual(usual)
         elif appends is not None:
             self._apply(appends)
-
-    def _apply_all_usual(self, batches: list[_UsualBatch]) -> None:
-        """Apply what `_usual_batches` allows; as in `_apply`, transactions are closed last."""
-        state, completed = self._log.producer_state, []
-        is_changed = False
-        for producer, batch, marker in batches:
-            if not batch.is_transactional:
-                state.writable(producer).take_next(batch)
-            elif marker is None:
-                is_changed |= state.take_transactional(producer, batch)
-            else:
-                completed.append(state.take_marker(producer, batch, marker))
-        if completed or is_changed:
-            self._complete(completed)
-            self._log.transactions_changed()
 
     def _assign_epochs(self, batches: list[BatchHeader]) -> None:
         latest = self._log.latest_epoch
@@ -398,7 +381,8 @@ def _usual_batches(
     in a new epoch or next to one, a marker without a transaction. A follower copies whatever
     sequence the leader took.
     """
-    state, usual = log.producer_state, []
+    state = log.producer_state
+    usual: list[_UsualBatch] = []
     is_open: dict[int, bool] = {}
     """Whether a producer's transaction is open after the batches so far; missing as in the log."""
     for batch in batches:

@@ -8,7 +8,6 @@ Kafka: org.apache.kafka.storage.internals.log.ProducerStateManager.
 
 from __future__ import annotations
 
-import re
 from bisect import insort
 from contextlib import closing, suppress
 from itertools import islice
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.records.validator import AppendOrigin
 from ottla.storage.directory import join
-from ottla.storage.layout import SNAPSHOT_SUFFIX
+from ottla.storage.layout import SNAPSHOT_SUFFIX, base_offset_of, segment_file_name
 from ottla.storage.producers.append import CompletedTransaction, ProducerAppend, Verification
 from ottla.storage.producers.count import ProducerCount
 from ottla.storage.producers.entry import NO_OFFSET, EntryOwner, ProducerEntry
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     Snapshots = Mapping[int, Sequence[ProducerEntry] | None]
 
 
-_SNAPSHOT: Final = re.compile(r"[0-9]{20}\.snapshot")
 MAX_VERIFICATIONS: Final = 10_000
 """In a log: those of producers that their coordinators do not know stay until they expire."""
 _MAX_EXAMINED: Final = 100
@@ -256,6 +254,9 @@ class PartitionProducers:
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.last_timestamp = batch.max_timestamp
         entry.transaction_first_offset = NO_OFFSET
+        self.end_verification(
+            entry.producer_id, producer_epoch=batch.producer_epoch, is_control=True
+        )
         return CompletedTransaction(
             entry.producer_id, first_offset, batch.base_offset, marker.is_abort
         )
@@ -293,7 +294,7 @@ class PartitionProducers:
 
     def snapshot_path(self, offset: int) -> str:
         """Return the path of the snapshot at offset."""
-        return join(self._partition_dir, f"{offset:020d}{SNAPSHOT_SUFFIX}")
+        return join(self._partition_dir, segment_file_name(offset, SNAPSHOT_SUFFIX))
 
     def moved(self, partition_dir: str) -> None:
         """Follow the partition's directory, which was renamed."""
@@ -338,9 +339,8 @@ class PartitionProducers:
 
     def find_snapshots(self, names: Collection[str]) -> None:
         """Find the snapshot files among the directory's names."""
-        self.snapshots = sorted(
-            int(name[: -len(SNAPSHOT_SUFFIX)]) for name in names if _SNAPSHOT.fullmatch(name)
-        )
+        found = (base_offset_of(name, SNAPSHOT_SUFFIX) for name in names)
+        self.snapshots = sorted(offset for offset in found if offset is not None)
 
     def remove_stray_snapshots(self, segment_offsets: Collection[int]) -> None:
         """Keep the snapshots of segments and the newest one, when it is later than all of them."""

@@ -46,10 +46,6 @@ class ReadableSegment(Protocol):
         """Whether `max_timestamp` needs no file."""
 
     @property
-    def max_timestamp_offset(self) -> int:
-        """The offset of the record with the largest timestamp."""
-
-    @property
     def offset_index(self) -> OffsetIndex:
         """Positions of some offsets."""
 
@@ -74,9 +70,6 @@ class ReadableSegment(Protocol):
 
     def walk(self, offset: int) -> Iterator[BatchHeader]:
         """Yield the headers from the batch that holds offset on."""
-
-    def batch_at(self, offset: int) -> BatchHeader | None:
-        """Return the header of the batch that holds offset, or of the next one."""
 
 
 class SegmentSource(Protocol):
