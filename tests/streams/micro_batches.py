@@ -13,11 +13,10 @@ import pyarrow as pa
 from pyspark.sql import Row
 
 from ottla.spark.writing import sum_of_digests
-from ottla.streams.plan.layout import DIGEST, OUTPUT, Stage, layout
+from ottla.streams.plan.layout import DIGEST, FIELDS, OUTPUT, Stage, layout
 from ottla.streams.plan.plan import plan_for
 from ottla.streams.run.spark_tasks import (
     BATCH_TIME,
-    FIELDS,
     StageProcessor,
     StageWork,
     StatelessStage,

@@ -16,11 +16,10 @@ from ottla.streams import (
     StreamsConfig,
     TableJoined,
 )
-from ottla.streams.plan.layout import DIGEST, OUTPUT
+from ottla.streams.plan.layout import DIGEST, FIELDS, OUTPUT
 from ottla.streams.plan.plan import Plan, plan_for
 from ottla.streams.run.spark_tasks import (
     BATCH_TIME,
-    FIELDS,
     StageProcessor,
     StageWork,
     StatelessStage,

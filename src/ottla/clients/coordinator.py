@@ -163,7 +163,7 @@ class CoordinatorCall:
         deadline_ms: the monotonic time of the last attempt; None for none.
         is_retried: whether an error may pass.
 
-    Run it with `Client.start`:
+    A runtime runs it by `Client.start`:
 
         call = CoordinatorCall(lookup, request, lambda response: response.error_code)
         response = await runtime.run(call)

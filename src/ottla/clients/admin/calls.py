@@ -220,7 +220,7 @@ class AdminCalls:
             request,
             error_of,
             deadline_ms=deadline_ms,
-            is_retried=_is_retried,
+            is_retried=lambda error: is_retried(error) and error.code not in NOT_RETRIED_HERE,
             max_version=max_version,
         )
         return await self._runtime.run(call)
@@ -266,10 +266,6 @@ def _is_for_controllers(settings: ValidatedSettings) -> bool:
             "controllers",
         )
     return bool(settings.bootstrap_controllers)
-
-
-def _is_retried(error: KafkaError) -> bool:
-    return is_retried(error) and error.code not in NOT_RETRIED_HERE
 
 
 def response_code(answer: Any) -> int:

@@ -152,19 +152,17 @@ class ClassicMembership(ClassicGroupMember):
         if self._lost:
             self._lost = False
             self._steps.append(ListenerCall("lost", owned))
-        elif self.state is GroupState.ASSIGNED:
+            return
+        if self.state is GroupState.ASSIGNED:
             self._plan_assignment(owned)
-        elif self._rejoins():
+            return
+        self._check_topics()
+        if self.wants_to_join and self.subscription.uses_group:
+            gone = owned
             if self.cooperative:
                 topics = self.subscription.topics
                 gone = tuple(partition for partition in owned if partition.topic not in topics)
-            else:
-                gone = owned
             self._steps.append(ListenerCall("prepare", gone))
-
-    def _rejoins(self) -> bool:
-        self._check_topics()
-        return self.wants_to_join and self.subscription.uses_group
 
     def _check_topics(self) -> None:
         """Rejoin after a change of the subscription or, as leader, of a partition count."""

@@ -12,6 +12,7 @@ from ottla.clients.arguments import as_partition, check_timeout, check_topic
 from ottla.clients.offsets import (
     OffsetAndMetadata,
     OffsetQuery,
+    as_offsets,
     first_commit_error,
     is_retried,
     offset_fetch_request,
@@ -101,8 +102,6 @@ class Queries:
         timeout: float | None,
     ) -> None:
         """Commit with retries."""
-        from ottla.clients.offsets import as_offsets
-
         deadline = Deadline(self._core, "successfully committing offsets", timeout)
         self._core.require_coordinator()
         requested = self._core.consumed() if offsets is None else as_offsets(offsets)

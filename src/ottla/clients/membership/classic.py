@@ -80,8 +80,8 @@ class GroupMemberSettings(NamedTuple):
 class ClassicGroupMember(ABC):
     """The state machine of one member.
 
-    Subclasses give the protocol: its type, the metadata of a join, the leader's assignment, and the
-    use of an assignment.
+    Subclasses give the protocol by overriding the hooks: its type, the metadata of a join, the
+    leader's assignment, and the use of an assignment. `poll` and the responses call them.
     """
 
     protocol_type: str
@@ -114,7 +114,7 @@ class ClassicGroupMember(ABC):
 
     @property
     def _is_active(self) -> bool:
-        """Whether the member uses its group, or is still in it."""
+        """Whether the member may join; without this one that has joined goes on until it leaves."""
         return True
 
     def _is_prepared(self) -> bool:
@@ -136,6 +136,11 @@ class ClassicGroupMember(ABC):
     @abstractmethod
     def _take_assignment(self, data: Buffer) -> None:
         """Read an assignment, which `accept` makes the current one; CorruptMessage if invalid."""
+
+    @property
+    def _may_rejoin(self) -> bool:
+        """Whether the owner has nothing to do before the member joins again after an error."""
+        return True
 
     @abstractmethod
     def _ended(self, *, lost: bool) -> None:
@@ -342,11 +347,6 @@ class ClassicGroupMember(ABC):
         # What others may get is given up already: the owner has nothing to do.
         again = self.state in (GroupState.JOINING, GroupState.SYNCING) and self._may_rejoin
         self.state = GroupState.READY_TO_JOIN if again else GroupState.UNJOINED
-
-    @property
-    def _may_rejoin(self) -> bool:
-        """Whether the owner has nothing to do before the member joins again."""
-        return True
 
     def _membership_over(self, code: int) -> None:
         """End the membership and rejoin as a new member, unless the instance id is fenced."""

@@ -18,7 +18,7 @@ from ottla.streams.columns.frames import INVALID, encoded, run_step, serdes_of, 
 from ottla.streams.columns.operators import ColumnOperator, TypedInput
 from ottla.streams.config import log_and_continue, log_and_fail
 from ottla.streams.dead_letters import PREFIX
-from ottla.streams.plan.layout import OUTPUT
+from ottla.streams.plan.layout import FIELDS, OUTPUT
 from ottla.streams.plan.paths import PICKLED, Entry, Path, is_key_filter
 
 if TYPE_CHECKING:
@@ -34,18 +34,6 @@ _CHANGED: Final = ("stage", "origin", "topic", "partition", "key", "value", "hea
 """What a path changes of a row."""
 _BY_KEY: Final = -2
 """The partition of rows whose key decides on it."""
-_FLOW: Final = (
-    "stage",
-    "task",
-    "origin",
-    "topic",
-    "partition",
-    "offset",
-    "key",
-    "value",
-    "timestamp",
-    "headers",
-)
 
 
 def run_paths(
@@ -60,7 +48,7 @@ def run_paths(
     """
     raw = {"key": "_raw_key", "value": "_raw_value"}
     frame = rows.select(
-        *(f.col(name).alias(raw.get(name, name)) for name in _FLOW),
+        *(f.col(name).alias(raw.get(name, name)) for name in FIELDS),
         *(f.col(name).alias(_out(name)) for name in _CHANGED),
     )
     entry_serdes: dict[int, TypedInput] = {}
@@ -69,7 +57,7 @@ def run_paths(
         if isinstance(path.end, Entry):
             entry_serdes[path.end.port] = serdes
     found = frame.select(
-        *(f.col(_out(one) if one in _CHANGED else one).alias(one) for one in _FLOW)
+        *(f.col(_out(one) if one in _CHANGED else one).alias(one) for one in FIELDS)
     )
     config = plan.topology.config
     if config.processing_exception_handler is not log_and_fail:

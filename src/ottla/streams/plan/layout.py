@@ -31,6 +31,12 @@ DIGEST: Final = -2
 """The address of rows that are no records: the digest of a stage's changes to its state."""
 FIRST_PORT: Final = 1000
 """Ports of entries are numbered from here, steps below it."""
+FLOW: Final = (
+    "stage int, task int, origin int, topic string, partition int, offset bigint, key binary, "
+    "value binary, timestamp bigint, headers array<struct<key:string,value:binary>>"
+)
+"""Spark's schema of the rows between steps: an address, then a record."""
+FIELDS: Final = tuple(part.split()[0] for part in FLOW.split(", "))
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,11 @@ from ottla.spark.rows import STATE_DIGEST
 from ottla.streams.columns.combining import Combiner
 from ottla.streams.columns.path_frames import run_paths
 from ottla.streams.patterns import matching
-from ottla.streams.plan.layout import DIGEST, OUTPUT, Stage
+from ottla.streams.plan.layout import DIGEST, FIELDS, FLOW, OUTPUT, Stage
 from ottla.streams.plan.paths import Path
 from ottla.streams.run.progress import OBSERVED
 from ottla.streams.run.spark_tasks import (
     BATCH_TIME,
-    FIELDS,
-    FLOW,
     StageProcessor,
     StageWork,
     StatelessStage,

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from ottla.spark.worker_memory import note_use
 from ottla.streams.columns.combined_inputs import combined_inputs
-from ottla.streams.plan.layout import DIGEST
+from ottla.streams.plan.layout import DIGEST, FIELDS
 from ottla.streams.records import RawRecord, TaskId
 from ottla.streams.run.batches import in_order
 from ottla.streams.run.task import MEMORY, Task, TaskEnvironment, TypedEntry, unknown_count
@@ -37,14 +37,9 @@ if TYPE_CHECKING:
     from ottla.streams.plan.plan import Plan
     from ottla.streams.stores.backend import Backend
 
-FLOW: Final = (
-    "stage int, task int, origin int, topic string, partition int, offset bigint, key binary, "
-    "value binary, timestamp bigint, headers array<struct<key:string,value:binary>>"
-)
 BATCH_TIME: Final = "batch_time"
 """The column of the time of the micro-batch, which Spark keeps in its checkpoint: repeated, a
 micro-batch has the same one."""
-FIELDS: Final = tuple(part.split()[0] for part in FLOW.split(", "))
 _FlowRow = Row(*FIELDS)
 _Header = Row("key", "value")
 
