@@ -18,7 +18,7 @@ from ottla import spark, streams, testing
 from ottla.cli.main import COMMANDS
 from ottla.config.broker import BrokerConfig
 from ottla.config.client import AdminConfig, ConsumerConfig, ProducerConfig
-from ottla.config.definition import cell, code, reference
+from ottla.config.definition import cell, code, reference, table
 from ottla.config.dynamic import ALL_DYNAMIC
 from ottla.config.group import ClientMetricsConfig, GroupConfig
 from ottla.config.own import OwnSettings
@@ -36,12 +36,6 @@ SPARK_SESSION = "ottla.spark.jvm.local_session"
 FACADE_MAKERS = {"blocking", "locked"}
 """The functions that make a method of a blocking client from one of the asyncio client."""
 METRIC_MODULES = sorted({*METRICS, "server.http.health", "server.system.process_metrics"})
-
-
-def table(head: str, rows: Iterable[str]) -> str:
-    """Return a table."""
-    columns = head.count("|") - 1
-    return "\n".join([head, "|" + "---|" * columns, *rows, "", ""])
 
 
 def settings(tables: Iterable[tuple[str, type[ConfigTable]]], *, dynamic: bool = False) -> str:

@@ -18,7 +18,7 @@ from ottla.config.definition import (
     reference,
 )
 from ottla.config.group import GroupConfig
-from ottla.config.problems import ConfigErrors
+from ottla.config.problems import ConfigErrors, ConfigProblem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,11 +98,11 @@ def test_a_recommender_may_refuse() -> None:
 
     class Refusing(Integers):
         def valid_values(self, _name: str, _parsed: Mapping[str, Any]) -> list[Any]:
-            raise ConfigErrors([])
+            raise ConfigErrors([ConfigProblem("a", None, "no values")])
 
     definitions = ConfigDefinitions()
     definitions.define("a", Type.INT, 1, recommender=Refusing(has_parent=False))
-    assert definitions.validate({})[0].recommended_values == []
+    assert definitions.validate({}) == [ConfigValue("a", 1, [], ["no values"])]
 
 
 def test_parse_and_define() -> None:

@@ -529,6 +529,11 @@ def reference(definitions: ConfigDefinitions, dynamic: Collection[str] | None = 
         _row(key) + ("" if dynamic is None else f" {'yes' if key.name in dynamic else ''} |")
         for key in keys
     ]
+    return table(head, rows)
+
+
+def table(head: str, rows: Iterable[str]) -> str:
+    """Return a table in Markdown, and an empty line."""
     return "\n".join([head, "|" + "---|" * (head.count("|") - 1), *rows, "", ""])
 
 

@@ -11,7 +11,6 @@ Kafka: none; the JVM's exporters bring their own server, as Connect brings Jetty
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import socket
 import threading
@@ -45,8 +44,6 @@ class Page(NamedTuple):
     methods: tuple[str, ...] = ("GET",)
     needs_login: bool = False
     """Asks for the host's login, if it has one."""
-    is_public: bool = False
-    """May be served to other machines by a host without a login."""
 
 
 class BasicLogin(NamedTuple):
@@ -68,10 +65,6 @@ class Access(NamedTuple):
 
     context: ssl.SSLContext | None = None
     login: BasicLogin | None = None
-
-
-class UnsafePages(Exception):
-    """Pages that are not public would be served to other machines without a login."""
 
 
 class HttpHost:
@@ -135,12 +128,6 @@ class HttpHost:
         from ottla.http.connection import HttpConnection
         from ottla.http.pages import make_app
 
-        private = [page.path for page in pages if not page.is_public]
-        if private and access.login is None and not is_loopback(self.address[0]):
-            raise UnsafePages(
-                f"{', '.join(private)}: other machines reach {self.address[0]}; set a login, or "
-                "listen on 127.0.0.1"
-            )
         stopped = asyncio.Event()
         config = uvicorn.Config(
             make_app(pages, access.login),
@@ -174,8 +161,3 @@ class HttpHost:
         finally:
             with self._lock:
                 self._loop = None
-
-
-def is_loopback(address: str) -> bool:
-    """Whether only this machine reaches an IP address."""
-    return ipaddress.ip_address(address.partition("%")[0]).is_loopback

@@ -4,10 +4,10 @@ Lines of the node below INFO are all written.
 
 Lines are of one kind when logger, level and message template are equal, and the client, which
 lines about clients have as `extra={"client": …}`. What else tells kinds apart stands in
-`extra={"limited_by": …}`, which is not written: denials are of one kind only if user, operation and
-resource type are equal, too, so that no denial hides another user's. Suppressed lines are counted,
-and the count is written. Each logger has a budget of kinds of its own: connections from very many
-addresses, as one host has in an IPv6 network, leave the lines of the audit log alone.
+`extra={"limited_by": …}`, which is not written: denials are of one kind only if user, operation,
+resource type and API are equal, too, so that no denial hides another user's. Suppressed lines are
+counted, and the count is written. Each logger has a budget of kinds of its own: connections from
+very many addresses, as one host has in an IPv6 network, leave the lines of the audit log alone.
 
 Kafka: none.
 """
