@@ -93,6 +93,20 @@ def test_a_log_that_lost_records_is_read_again(kafka: Kafka) -> None:
     asyncio.run(run())
 
 
+def test_an_error_of_on_change_ends_the_reading(kafka: Kafka) -> None:
+    """Calls raise it: they do not wait for a reader that has ended."""
+
+    def refuse(_key: bytes, _value: bytes | None) -> None:
+        raise ValueError("refused")
+
+    config = {"bootstrap.servers": kafka.bootstrap}
+    with Table(_topic(kafka), config=config, on_change=refuse) as table:
+        with pytest.raises(ValueError, match="refused"):
+            table.write(b"key", b"1")
+        with pytest.raises(ValueError, match="refused"):
+            table.read_to_end()
+
+
 def test_a_topic_that_does_not_exist_is_an_error(kafka: Kafka) -> None:
     """At the start, and nothing stays open."""
     config = {"bootstrap.servers": kafka.bootstrap}

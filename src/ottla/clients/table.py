@@ -16,7 +16,6 @@ from ottla.errors import (
     ClosedError,
     ErrorCode,
     KafkaError,
-    LogTruncationError,
     TimeoutError,  # noqa: A004 - Kafka's, also a builtin one
     WakeupError,
 )
@@ -46,7 +45,7 @@ class AsyncTable:
         config: settings of the connection by Kafka's names, for example `bootstrap.servers`.
         timeout: seconds until `start`, `read_to_end` or `write` raise TimeoutError.
         on_change: called with each key and its new value, None for a deleted one; in the loop, so
-            it must not wait.
+            it must not wait. An error that it raises ends the reading, and calls raise it.
 
     Raises ConfigError for settings that are unknown or invalid.
     """
@@ -72,7 +71,7 @@ class AsyncTable:
         self._producer = AsyncProducer(config=config)
         self._partitions: list[TopicPartition] = []
         self._following: asyncio.Task[None] | None = None
-        self._failure: KafkaError | None = None
+        self._failure: Exception | None = None
         self.closed = False
 
     def __getitem__(self, key: bytes) -> bytes:
@@ -118,6 +117,7 @@ class AsyncTable:
         await self._wait(self._core.wait_until({sent.partition: sent.offset + 1}))
 
     async def _wait(self, pending: Pending[None]) -> None:
+        self._check_open()  # the reading may have ended since the request
         done = asyncio.Event()
         pending.on_done(lambda _: done.set())
         if not pending.done:
@@ -147,16 +147,20 @@ class AsyncTable:
             except ClosedError:
                 return
             except KafkaError as error:
-                if isinstance(error, LogTruncationError) or (
-                    error.code == ErrorCode.OFFSET_OUT_OF_RANGE
-                ):
+                if error.code == ErrorCode.OFFSET_OUT_OF_RANGE:
                     reading = CompactedTable()
                     self._consumer.seek_to_beginning(*self._partitions)
                 elif not error.is_retriable:
-                    self._failure = error
-                    self._core.fail(error)
+                    self._fail(error)
                     return
                 await asyncio.sleep(RETRY_S)
+            except Exception as error:  # noqa: BLE001 - of `on_change`: calls raise it
+                self._fail(error)
+                return
+
+    def _fail(self, error: Exception) -> None:
+        self._failure = error
+        self._core.fail(error)
 
     async def _read(self, table: CompactedTable) -> None:
         try:
@@ -165,10 +169,8 @@ class AsyncTable:
             records = []
         for record in records:
             table.apply(record.key, record.value)
-        positions = [await self._consumer.position(one) for one in self._partitions]
-        table.advance(
-            dict(zip((one.partition for one in self._partitions), positions, strict=True))
-        )
+        positions = {one.partition: await self._consumer.position(one) for one in self._partitions}
+        table.advance(positions)
 
     def _is_at_end(self, table: CompactedTable) -> bool:
         """Whether a new reading has nothing left that the brokers have told of."""
