@@ -328,6 +328,13 @@ class World:
         return self.coordinator.runtime.shard(partition)
 
 
+class FaultyWorld(World):
+    """Keeps what was logged as a fault."""
+
+    def _fault(self, error: Exception) -> None:
+        self.faults.append(error)
+
+
 def context(version: int, client_id: str = "client") -> RequestContext:
     """Return the context of a request of that version."""
     return RequestContext(client_id, "/127.0.0.1", version)

@@ -10,7 +10,7 @@ import pytest
 from ottla.coordinator.group.consumer.assignors import heterogeneous
 from ottla.coordinator.group.consumer.assignors.spec import AssignorInput, MemberInput
 from ottla.coordinator.group.share import assignor
-from ottla.coordinator.group.slices import finish
+from ottla.purgatory.work import finish
 from ottla.types import Uuid
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ottla.coordinator.group.consumer.assignors import ASSIGNORS
 from ottla.coordinator.group.consumer.assignors.spec import AssignorInput, MemberInput
-from ottla.coordinator.group.slices import finish
+from ottla.purgatory.work import finish
 from ottla.types import Uuid
 
 if TYPE_CHECKING:

@@ -26,7 +26,6 @@ from tests.coordinator.harness import World, context
 
 if TYPE_CHECKING:
     from ottla.coordinator.group import GroupCoordinator
-    from ottla.timeline import SnapshotRegistry
 
 
 class EpochKey(Struct, versions="0", flexible="none"):
@@ -85,9 +84,6 @@ class PresenceGroup(MemberGroup[PresentMember, None]):
     group_type = "Presence"
     protocol_type = "presence"
     has_offsets = False
-
-    def __init__(self, group_id: str, registry: SnapshotRegistry) -> None:
-        super().__init__(group_id, registry)
 
     def state_at(self, epoch: int = LATEST_EPOCH) -> PresenceState:
         return PresenceState.PRESENT if self.members.at(epoch) else PresenceState.EMPTY

@@ -11,7 +11,7 @@ from ottla.coordinator.runtime import Result
 from ottla.coordinator.runtime.timers import RECORDS_AT_ONCE
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.offset_commit import OffsetCommitRequest
-from tests.coordinator.harness import Topics, World, context
+from tests.coordinator.harness import FaultyWorld, Topics, World, context
 from tests.coordinator.test_runtime import Bench, Counter, code_of, count_record
 
 if TYPE_CHECKING:
@@ -52,13 +52,6 @@ def _with_offsets(
     assert _offset_count(world) == len(group_ids)
     world.log.batch_bytes = BATCH_BYTES
     return world
-
-
-class FaultyWorld(World):
-    """Keeps what was logged as a fault."""
-
-    def _fault(self, error: Exception) -> None:
-        self.faults.append(error)
 
 
 def test_offsets_of_a_deleted_topic_go_with_a_later_pass_where_an_append_is_refused() -> None:

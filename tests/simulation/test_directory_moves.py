@@ -153,7 +153,7 @@ def test_the_controller_s_answer_starts_no_second_turn(monkeypatch: pytest.Monke
     cluster.run(work())
 
 
-async def _produceuntil(cluster: SimulatedCluster, is_over: asyncio.Event, letter: bytes) -> int:
+async def _produce_until(cluster: SimulatedCluster, is_over: asyncio.Event, letter: bytes) -> int:
     """Send one record after the other; return how many."""
     count = 0
     async with cluster.producer(acks="all", linger_ms=0) as producer:
@@ -172,7 +172,7 @@ def test_a_move_flushes_nothing_on_the_loop() -> None:
         await _create(cluster, 1)
         calls, node, is_over = FileCalls(cluster), cluster[1], asyncio.Event()
         load = [
-            cluster.loop.create_task(_produceuntil(cluster, is_over, letter))
+            cluster.loop.create_task(_produce_until(cluster, is_over, letter))
             for letter in (b"a", b"b", b"c", b"d", b"e", b"f")
         ]
         for _ in range(4):

@@ -96,11 +96,9 @@ class Worker:
         Where a work of the same key is running, its result is returned and this one dropped. The
         result has the error that the work raises.
         """
-        running = self._by_key.get(key) if key is not None else None
-        if running is not None:
-            work.close()
+        running = self._join(work, key)
+        if running.work is not work:
             return running.pending
-        running = self._add(work, key)
         if self._is_scheduled:
             self._now_s = self._elapsed_s()
         else:
@@ -116,15 +114,17 @@ class Worker:
 
     def begin(self, work: Work[T], key: Hashable = None) -> Pending[T]:
         """Begin in a later turn: not within the operation of a shard that requests it."""
-        running = self._by_key.get(key) if key is not None else None
-        if running is not None:
-            work.close()
-            return running.pending
-        running = self._add(work, key)
-        self._resume(running)
+        running = self._join(work, key)
+        if running.work is work:
+            self._resume(running)
         return running.pending
 
-    def _add(self, work: Work[T], key: Hashable) -> _Running[T]:
+    def _join(self, work: Work[T], key: Hashable) -> _Running[T]:
+        """Return the running work of this key, and drop this one; else this one."""
+        running = self._by_key.get(key)  # never of None
+        if running is not None:
+            work.close()
+            return running
         running = _Running(work, key)
         if key is not None:
             self._by_key[key] = running

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.coordinator.group import RequestContext
 from ottla.coordinator.group.share.assignor import assign_simple
-from ottla.coordinator.group.slices import finish
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.apis.delete_groups import DeleteGroupsRequest
@@ -14,8 +13,9 @@ from ottla.protocol.apis.list_groups import ListGroupsRequest
 from ottla.protocol.apis.share_group_describe import ShareGroupDescribeRequest
 from ottla.protocol.apis.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.purgatory.pending import Pending
+from ottla.purgatory.work import finish
 from ottla.types import Uuid
-from tests.coordinator.harness import Topics, World
+from tests.coordinator.harness import FaultyWorld, Topics, World
 
 if TYPE_CHECKING:
     import pytest
@@ -278,13 +278,6 @@ def test_a_group_that_is_joined_while_it_is_deleted_stays(monkeypatch: pytest.Mo
     asked[1][1].complete(delete(asked[1][0]).value)
     assert answer.value.results[0].error_code == ErrorCode.NONE
     assert world.shard().share.find("g") is None
-
-
-class FaultyWorld(World):
-    """Keeps what was logged as a fault."""
-
-    def _fault(self, error: Exception) -> None:
-        self.faults.append(error)
 
 
 def test_states_of_a_deleted_topic_are_forgotten_once_that_can_be_written() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from ottla.coordinator.runtime.active import ShardState
 from ottla.server.metrics import groups
 from ottla.server.metrics.groups import GroupMetrics
 from ottla.testing.disk import SimulatedDisk
@@ -20,7 +19,7 @@ MAGIC_POSITION = 16
 def _metrics(log: Any, offsets: dict[TopicPartition, int]) -> GroupMetrics:
     committed = {key: SimpleNamespace(offset=offset) for key, offset in offsets.items()}
     shard = SimpleNamespace(offsets=SimpleNamespace(by_group={"g": committed}))
-    runtime = SimpleNamespace(partitions={0: ShardState.ACTIVE}, shard=lambda _partition: shard)
+    runtime = SimpleNamespace(active_shards=lambda: [shard])
     replica = SimpleNamespace(is_leader=True, log=log)
     replicas: Any = SimpleNamespace(find=lambda *_name: replica)
     coordinator: Any = SimpleNamespace(runtime=runtime)

@@ -23,7 +23,7 @@ from ottla.coordinator.group.share.offset_requests import ShareOffsetRequests
 from ottla.coordinator.group.share.requests import ShareGroupRequests
 from ottla.coordinator.group.streams.requests import StreamsRequests
 from ottla.coordinator.runtime import CoordinatorRuntime, Result
-from ottla.coordinator.runtime.active import RuntimeEnvironment, ShardState
+from ottla.coordinator.runtime.active import RuntimeEnvironment
 from ottla.coordinator.runtime.answers import gather, recover
 from ottla.coordinator.runtime.java_hash import partition_for
 from ottla.coordinator.runtime.log_errors import error_text, operation_error
@@ -149,18 +149,15 @@ class GroupCoordinator:
     def on_topics_deleted(self, topics: Iterable[tuple[str, Uuid]]) -> None:
         """Delete the offsets of deleted topics, given by name and id."""
         deleted = tuple(topics)
-
         self._runtime.write_all(lambda shard: shard.delete_topics(deleted))
-        for partition, state in self._runtime.partitions.items():
-            if state is ShardState.ACTIVE:
-                self._runtime.shard(partition).forget_share_states(deleted)
+        for shard in self._runtime.active_shards():
+            shard.forget_share_states(deleted)
 
     def on_topics_changed(self, names: Iterable[str]) -> None:
         """Assign the groups that read these topics again: they are new or have changed."""
         changed = tuple(names)
-        for partition, state in self._runtime.partitions.items():
-            if state is ShardState.ACTIVE:
-                self._runtime.shard(partition).groups.topics_changed(changed)
+        for shard in self._runtime.active_shards():
+            shard.groups.topics_changed(changed)
 
     def end_transaction(self, partition: int, end: EndTransaction) -> Pending[None]:
         """Write the marker that ends a transaction's pending offsets in a partition."""
@@ -174,11 +171,10 @@ class GroupCoordinator:
 
     def _measure(self) -> tuple[int, int]:
         count = size_bytes = 0
-        for partition, state in self._runtime.partitions.items():
-            if state is ShardState.ACTIVE:
-                for group in self._runtime.shard(partition).classic.live.values():
-                    count += len(group.members)
-                    size_bytes += group.member_bytes
+        for shard in self._runtime.active_shards():
+            for group in shard.classic.live.values():
+                count += len(group.members)
+                size_bytes += group.member_bytes
         return count, size_bytes
 
     def close(self) -> None:

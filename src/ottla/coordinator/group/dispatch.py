@@ -52,18 +52,16 @@ def consumer_heartbeat(
 ) -> Result[ConsumerGroupHeartbeatResponse]:
     """Apply a ConsumerGroupHeartbeat; a classic group becomes a consumer group where it joins."""
     group = groups.find(request.group_id)
-    if not isinstance(group, ClassicGroup):
-        if group is not None and type(group) is not ConsumerGroup:
-            raise _other_kind(request.group_id, "consumer")
-        return consumer.heartbeat(groups.consumer, request, context)
-    if request.member_epoch != JOIN_EPOCH:
+    if group is None or type(group) is ConsumerGroup:
+        return consumer.heartbeat(groups.consumer, group, request, context)
+    if request.member_epoch != JOIN_EPOCH or not isinstance(group, ClassicGroup):
         raise _other_kind(request.group_id, "consumer")
     if group.is_empty:
-        result = consumer.heartbeat(groups.consumer, request, context)
+        result = consumer.heartbeat(groups.consumer, None, request, context)
         result.records[:0] = groups.tombstones(group)
         return result
     upgraded, written = upgrade(groups, group)
-    result = consumer.heartbeat(groups.consumer, request, context, upgraded)
+    result = consumer.heartbeat(groups.consumer, upgraded, request, context)
     result.records[:0] = written
     result.on_commit = lambda _offset: groups.classic.discard(group)
     return result
@@ -74,14 +72,13 @@ def streams_heartbeat(
 ) -> Result[streams.HeartbeatResult]:
     """Apply a StreamsGroupHeartbeat; an empty classic group becomes a streams group."""
     group = groups.find(request.group_id)
-    is_replaced = (
-        isinstance(group, ClassicGroup) and group.is_empty and request.member_epoch == JOIN_EPOCH
-    )
-    if group is not None and type(group) is not StreamsGroup and not is_replaced:
+    if group is None or type(group) is StreamsGroup:
+        return streams.heartbeat(groups.streams, group, request, context)
+    is_replaced = isinstance(group, ClassicGroup) and group.is_empty
+    if request.member_epoch != JOIN_EPOCH or not is_replaced:
         raise _other_kind(request.group_id, "streams")
-    result = streams.heartbeat(groups.streams, request, context)
-    if group is not None and is_replaced:
-        result.records[:0] = groups.tombstones(group)
+    result = streams.heartbeat(groups.streams, None, request, context)
+    result.records[:0] = groups.tombstones(group)
     return result
 
 
@@ -90,9 +87,9 @@ def share_heartbeat(
 ) -> Result[share.Heartbeat]:
     """Apply a ShareGroupHeartbeat."""
     group = groups.find(request.group_id)
-    if group is not None and type(group) is not ShareGroup:
-        raise _other_kind(request.group_id, "share")
-    return share.heartbeat(groups.share, request, context)
+    if group is None or type(group) is ShareGroup:
+        return share.heartbeat(groups.share, group, request, context)
+    raise _other_kind(request.group_id, "share")
 
 
 def _other_kind(group_id: str, kind: str) -> KafkaError:

@@ -18,6 +18,7 @@ from ottla.coordinator.group import slices
 from ottla.coordinator.group.member_group import FIRST_EPOCH, MemberGroup
 from ottla.coordinator.runtime.result import CoordinatorRecord, Result, empty_result
 from ottla.errors import ErrorCode, KafkaError
+from ottla.purgatory.work import finish
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -379,7 +380,7 @@ class GroupKind(ABC, Generic[G, M, T, S]):
         """
         if not self._must_compute(group, group_epoch):
             return group.assignment_epoch, self.last_target(group, member)
-        target = slices.finish(self.compute_target(group, self.members_with(group, member)))
+        target = finish(self.compute_target(group, self.members_with(group, member)))
         output += self.target_records(group, target, group_epoch)
         return group_epoch, target.get(member.member_id, {})
 

@@ -45,16 +45,6 @@ def is_large(group: MemberGroup[Any, Any]) -> bool:
     return len(group.members) >= LARGE
 
 
-def finish(steps: Steps[T]) -> T:
-    """Run a computation to its end at once."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            result: T = done.value
-            return result
-
-
 def without_records(steps: Steps[T]) -> Slices[T]:
     """Return the slices of a computation, which write nothing."""
     while True:

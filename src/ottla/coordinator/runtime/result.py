@@ -5,7 +5,7 @@ Kafka: org.apache.kafka.coordinator.common.runtime.{CoordinatorRecord, Coordinat
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -82,14 +82,7 @@ class EndTransaction(NamedTuple):
 
 def replace_response(result: Result[Any], response: T) -> Result[T]:
     """Return a result with another response."""
-    return Result(
-        response,
-        result.records,
-        result.on_append,
-        result.atomic,
-        result.on_commit,
-        result.bulk,
-    )
+    return replace(result, response=response)
 
 
 def empty_result() -> Result[None]:

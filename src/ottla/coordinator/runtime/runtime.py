@@ -86,6 +86,11 @@ class CoordinatorRuntime(Generic[S]):
         for partition in sorted(self._partitions):
             self._remove(partition)
 
+    def active_shards(self) -> list[S]:
+        """Return the shards that are loaded."""
+        active = (one for one in self._partitions.values() if one.state is ShardState.ACTIVE)
+        return [one.shard for one in active]
+
     def write(
         self,
         partition: int,

@@ -30,7 +30,8 @@ _HEAD: Final = Layout(">hqhib")
 _TIMES: Final = Layout(">qq")
 _KIND: Final = 0
 _MAX_REMEMBERED: Final = 64
-"""Partitions of a transaction whose encoding is kept for its next record: some kilobytes."""
+"""Partitions of a transaction, characters of an id, whose encoding is kept for the next record:
+some kilobytes."""
 _NO_PARTITIONS: Final = (b"\xff\xff\xff\xff", b"\0")
 """A missing list in either version."""
 

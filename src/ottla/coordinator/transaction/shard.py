@@ -70,7 +70,6 @@ class TransactionShard:
         """The ids whose transactions are open or decided."""
         self._last_epochs: dict[str, tuple[int, int, int]] = {}
         """By id: producer id, epoch, and the epoch before."""
-        """The checks under way, by their timers' keys."""
 
     # ---------------------------------------------------------------- replay
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ottla.purgatory.work import Work, Worker
     from ottla.replication.leader_state import LeaderState
     from ottla.replication.partition import Partition
-    from ottla.replication.replica_set import ReplicaSet
+    from ottla.replication.replica_set import Appended, ReplicaSet
     from ottla.storage.log.partition_log import PartitionLog
 
     _Awaited = tuple["_PartitionResult", LeaderState, int]
@@ -165,14 +165,7 @@ class MarkerWriter:
                 rest.append(at)
                 continue
             try:
-                replicas.append(
-                    partition,
-                    memoryview(bytearray(encoded.batch)),
-                    ACKS_ALL,
-                    encoded.now_ms,
-                    AppendOrigin.COORDINATOR,
-                    transaction=encoded.transaction,
-                )
+                self._append(partition, encoded)
             except KafkaError:
                 rest.append(at)
         return rest
@@ -244,37 +237,40 @@ class MarkerWriter:
         if partition is None:
             result.error_code = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         elif participant is None:
-            self._append(partition, encoded, result, writing.awaited)
-            if (
-                self._replicas.overdue_flushes
-            ):  # an acknowledged marker that is lost is not repeated
+            self._write_to_log(partition, encoded, result, writing.awaited)
+            if self._replicas.overdue_flushes:
+                # an acknowledged marker that is lost is not repeated
                 for wait in self._replicas.logs.flushes.wait_for_overdue().values():
                     writing.answer.add(_taken(wait, result))
         else:
             writing.answer.add(_taken(participant.end_transaction(at.partition, end), result))
 
-    def _append(
+    def _write_to_log(
         self,
         partition: Partition,
         marker: _EncodedMarker,
         result: _PartitionResult,
         awaited: list[_Awaited],
     ) -> None:
-        """Append a copy of the marker, which gets an offset; note what acknowledges it."""
+        """Append the marker; note what acknowledges it."""
         try:
-            info, leading = self._replicas.append(
-                partition,
-                memoryview(bytearray(marker.batch)),
-                ACKS_ALL,
-                marker.now_ms,
-                AppendOrigin.COORDINATOR,
-                transaction=marker.transaction,
-            )
+            info, leading = self._append(partition, marker)
         except KafkaError as error:
             result.error_code = int(error.code)
         else:
             if leading is not None:
                 awaited.append((result, leading, info.last_offset + 1))
+
+    def _append(self, partition: Partition, marker: _EncodedMarker) -> Appended:
+        """Append a copy of the marker, which gets an offset."""
+        return self._replicas.append(
+            partition,
+            memoryview(bytearray(marker.batch)),
+            ACKS_ALL,
+            marker.now_ms,
+            AppendOrigin.COORDINATOR,
+            transaction=marker.transaction,
+        )
 
 
 def _is_flushed_by_next(log: PartitionLog) -> bool:

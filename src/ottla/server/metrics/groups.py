@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ottla.coordinator.group.classic.group import ClassicState
 from ottla.coordinator.group.classic.groups import ClassicGroups
 from ottla.coordinator.group.groups import KINDS
-from ottla.coordinator.runtime.active import ShardState
 from ottla.errors import CorruptMessage
 from ottla.metrics.families import Family, Series, client_gauge, gauge, label_text, own
 from ottla.server.metrics.group_events import GroupEvents
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from ottla.clock import Clock
     from ottla.coordinator.group.coordinator import GroupCoordinator
     from ottla.coordinator.group.group_kind import GroupKind
-    from ottla.coordinator.group.shard import GroupShard
     from ottla.replication.partition import Partition
     from ottla.replication.replica_set import ReplicaSet
     from ottla.storage.log.partition_log import PartitionLog
@@ -139,7 +138,7 @@ class GroupMetrics:
         self._groups = groups
         self._replicas = replicas
         self._clock = clock
-        self._events = GroupEvents(self.shards, clock)
+        self._events = GroupEvents(groups.runtime.active_shards, clock)
         self._entries: _Entries = {}
         """By group and partition; None for partitions that this node does not lead."""
 
@@ -155,7 +154,7 @@ class GroupMetrics:
         """Yield all series, and None where the loop may take a turn."""
         rows, entries = _Rows(), self._entries
         seen: _Entries = {}
-        for shard in self.shards():
+        for shard in self._groups.runtime.active_shards():
             for group_id in list(shard.offsets.by_group):
                 known = entries.get(group_id, {})
                 seen[group_id] = here = {}
@@ -174,15 +173,6 @@ class GroupMetrics:
             self._entries = seen
         yield from _lag_series(rows)
         yield from self._group_series()
-
-    def shards(self) -> list[GroupShard]:
-        """Return the shards that are loaded."""
-        runtime = self._groups.runtime
-        return [
-            runtime.shard(partition)
-            for partition, state in runtime.partitions.items()
-            if state is ShardState.ACTIVE
-        ]
 
     def _find(self, group_id: str, partition: TopicPartition) -> _Entry | None:
         replica = self._replicas.find(*partition)
@@ -206,16 +196,16 @@ class GroupMetrics:
         return has_read
 
     def _group_series(self) -> Iterator[Series | None]:
-        shards = self.shards()
+        shards = self._groups.runtime.active_shards()
         count = sum(len(shard.groups.ids()) for shard in shards)
         states = {name: Counter[str]() for name in _KIND_NAMES}
         sizes: dict[str, int] = {}
-        for shard in shards:
-            for number, group in enumerate(shard.groups.all(), 1):
-                if number % _A_SLICE == 0:
-                    yield None
-                states.setdefault(group.group_type, Counter())[group.state_at()] += 1
-                sizes[group.group_id] = len(group.members)
+        groups = chain.from_iterable(shard.groups.all() for shard in shards)
+        for number, group in enumerate(groups, 1):
+            if number % _A_SLICE == 0:
+                yield None
+            states.setdefault(group.group_type, Counter())[group.state_at()] += 1
+            sizes[group.group_id] = len(group.members)
         classic = states[ClassicGroups.name]
         classic[ClassicState.EMPTY] += count - len(sizes)  # those that only have offsets
         labels = tuple(label_text(consumergroup=group_id) for group_id in sizes)

@@ -5,7 +5,6 @@ Kafka: the MBeans of a broker and a controller.
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ottla.metrics.families import Kind, Series, client_gauge, gauge, label_text, meter, own
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from ottla.server.system.turns import TurnWatch
 
 SERIES_AT_ONCE = 8
-"""Series collected between two yields."""
+"""Series collected between two yields, or fewer where a source may be left."""
 _ONE = ("",)
 
 _DIRECTORIES_OFFLINE = gauge(
@@ -280,9 +279,14 @@ class NodeMetrics:
         has_more = True
         while has_more:
             start_s, start_cpu_s = stopwatch.elapsed_s(), stopwatch.cpu_s()
-            some = list(islice(source, SERIES_AT_ONCE))
-            has_more = len(some) == SERIES_AT_ONCE
-            series += [one for one in some if one is not None]
+            end = len(series) + SERIES_AT_ONCE
+            has_more = False
+            for one in source:
+                if one is not None:
+                    series.append(one)
+                if one is None or len(series) == end:
+                    has_more = True
+                    break
             loop_s += stopwatch.elapsed_s() - start_s
             cpu_s += stopwatch.cpu_s() - start_cpu_s
             yield

@@ -51,9 +51,6 @@ NESTED_AS_ONE: Final = 16
 """Replicas and the like of a partition that count as one more: usually they are fewer."""
 
 
-_END: Final = object()
-
-
 class RequestCut(NamedTuple):
     """How the requests of an API are cut and their responses joined."""
 
@@ -239,11 +236,12 @@ def _handle_parts(
             return handle(part)
         return ctx.quota_use.measured(partial(handle, part))
 
-    part = next(pieces)
-    while True:
-        while part is None:
+    for part in pieces:
+        if part is None:
             yield
-            part = next(pieces)
+            continue
+        if response is not None:
+            yield NEXT_TURN
         result = handle_part(part)
         answered = (yield result) if isinstance(result, Pending) else result
         if response is None:
@@ -254,10 +252,7 @@ def _handle_parts(
             _join(response, answered, cut.response)
         if getattr(answered, "error_code", 0):
             return answered
-        part = next(pieces, _END)
-        if part is _END:
-            return response
-        yield NEXT_TURN
+    return response
 
 
 class _Refused(NamedTuple):

@@ -41,17 +41,16 @@ if TYPE_CHECKING:
 
 def heartbeat(
     groups: ConsumerGroups,
+    group: ConsumerGroup | None,
     request: ConsumerGroupHeartbeatRequest,
     context: RequestContext,
-    converted: ConsumerGroup | None = None,
 ) -> Result[ConsumerGroupHeartbeatResponse]:
-    """Apply a heartbeat whose request is valid; converted is a group that was a classic one."""
+    """Apply a heartbeat whose request is valid; group is the one that it names, if it exists."""
     if request.member_epoch < JOIN_EPOCH:
         return _leave(groups, request)
-    if request.member_epoch == JOIN_EPOCH:
-        group = converted or groups.find(request.group_id) or groups.new(request.group_id)
-    else:
-        group = groups.get(request.group_id)
+    if group is None:
+        is_joining = request.member_epoch == JOIN_EPOCH
+        group = groups.new(request.group_id) if is_joining else groups.get(request.group_id)
     settings = groups.settings(request.group_id)
     check_size(group, request.member_id, settings.max_size)
     change = GroupChange(groups, group, _owned(request))

@@ -38,16 +38,18 @@ class Heartbeat(NamedTuple):
 
 
 def heartbeat(
-    groups: ShareGroups, request: ShareGroupHeartbeatRequest, context: RequestContext
+    groups: ShareGroups,
+    group: ShareGroup | None,
+    request: ShareGroupHeartbeatRequest,
+    context: RequestContext,
 ) -> Result[Heartbeat]:
-    """Apply a heartbeat whose request is valid."""
+    """Apply a heartbeat whose request is valid; group is the one that it names, if it exists."""
     group_id, epoch = request.group_id, request.member_epoch
     if epoch == LEAVE_EPOCH:
         return _leave(groups, request)
     is_joining = epoch == JOIN_EPOCH
-    group = (
-        groups.get(group_id) if not is_joining else groups.find(group_id) or groups.new(group_id)
-    )
+    if group is None:
+        group = groups.new(group_id) if is_joining else groups.get(group_id)
     check_size(group, request.member_id, groups.settings(group_id).max_size)
     is_new = is_joining and request.member_id not in group.members
     member = ShareMember(request.member_id) if is_new else group.member(request.member_id)

@@ -65,15 +65,16 @@ class _Call:
 
 
 def heartbeat(
-    groups: StreamsGroups, request: Request, context: RequestContext
+    groups: StreamsGroups, group: StreamsGroup | None, request: Request, context: RequestContext
 ) -> Result[HeartbeatResult]:
-    """Apply a heartbeat whose request is valid."""
+    """Apply a heartbeat whose request is valid; group is the one that it names, if it exists."""
     group_id = request.group_id
     if request.member_epoch < JOIN_EPOCH:
         result = _leave(groups, request)
         return Result(HeartbeatResult(result.response, {}), result.records)
     is_joining = request.member_epoch == JOIN_EPOCH
-    group = (groups.find(group_id) or groups.new(group_id)) if is_joining else groups.get(group_id)
+    if group is None:
+        group = groups.new(group_id) if is_joining else groups.get(group_id)
     if is_joining:
         check_size(group, groups.settings(group_id).max_size)
     call = _Call(groups, group, request, _owned(request))

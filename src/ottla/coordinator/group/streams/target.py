@@ -20,6 +20,7 @@ from ottla.coordinator.group.streams.assignors.spec import (
 )
 from ottla.coordinator.group.streams.tasks import Tasks
 from ottla.coordinator.runtime.result import Result, empty_result
+from ottla.purgatory.work import finish
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
@@ -76,7 +77,7 @@ class Assignment:
         members: dict[str, StreamsMember] = dict(group.members)
         if self.member is not None:
             members[self.member.member_id] = self.member
-        target = slices.finish(self._compute(members))
+        target = finish(self._compute(members))
         output += groups.target_records(group, target, self.group_epoch)
         own = Tasks() if self.member is None else target[self.member.member_id]
         return Target(self.group_epoch, own)
