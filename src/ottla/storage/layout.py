@@ -1,7 +1,7 @@
 """Every file of a node on disk in one table, and the names of files and directories.
 
-All other modules take names and suffixes from here. A file in a log directory that no row knows is
-not a node's: it is never opened, renamed or removed.
+All modules of a node take names and suffixes from here. A file in a log directory that no row knows
+is not a node's: it is never opened, renamed or removed.
 
 Kafka: UnifiedLog, LogFileUtils, LogManager, OffsetCheckpointFile, MetaPropertiesEnsemble and other
 classes, each with the names of its own.

@@ -18,6 +18,7 @@ from ottla.records.crc32c import crc32c
 from ottla.storage.indexes.offset_index import OffsetIndex
 from ottla.storage.indexes.time_index import TimeIndex
 from ottla.storage.indexes.transaction_index import ENTRY as TRANSACTION_ENTRY
+from ottla.storage.layout import INDEX_SUFFIX, LOG_SUFFIX
 from ottla.storage.producers.snapshot import decode_snapshot
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def dump_index(
     """Print an offset index; return the pairs of differing index and log offsets."""
     base = first_offset(path)
     mismatches: dict[int, int] = {}
-    log_path = path.with_name(path.name.partition(".")[0] + ".log")
+    log_path = path.with_name(path.name.partition(".")[0] + LOG_SUFFIX)
     with log_path.open("rb") as log:
         data = path.read_bytes()
         entries = _whole(data, OffsetIndex.entry)
@@ -130,8 +131,8 @@ def dump_time_index(
     """Print a time index and compare it with the log."""
     base = first_offset(path)
     stem = path.name.partition(".")[0]
-    log_path = path.with_name(stem + ".log")
-    offsets = _Positions(path.with_name(stem + ".index").read_bytes())
+    log_path = path.with_name(stem + LOG_SUFFIX)
+    offsets = _Positions(path.with_name(stem + INDEX_SUFFIX).read_bytes())
     data = path.read_bytes()
     entries = _whole(data, TimeIndex.entry)
     with log_path.open("rb") as log:

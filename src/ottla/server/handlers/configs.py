@@ -25,7 +25,7 @@ from ottla.security.acl import CLUSTER_NAME, Operation, ResourceType
 from ottla.server.logging.loggers import logger_levels
 from ottla.server.requests.api import handles
 from ottla.server.requests.refusals import refused
-from ottla.server.requests.rights import cut, refusal
+from ottla.server.requests.rights import REFUSALS, cut, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence
@@ -41,25 +41,24 @@ _DESCRIBABLE = frozenset(int(kind) for kind in ConfigResourceType if kind)
 _OF_BROKERS = (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
 
 
-_CLUSTER = (ResourceType.CLUSTER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 _RESOURCES = {
-    int(ConfigResourceType.TOPIC): (ResourceType.TOPIC, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
-    int(ConfigResourceType.GROUP): (ResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED),
+    int(ConfigResourceType.TOPIC): ResourceType.TOPIC,
+    int(ConfigResourceType.GROUP): ResourceType.GROUP,
 }
 """Those with rights of their own; others are parts of the cluster."""
 
 
 def may_use(ctx: Context, operation: Operation, resource: Any) -> bool:
     """Whether the client may do this with the settings of a resource."""
-    kind, _ = _RESOURCES.get(resource.resource_type, _CLUSTER)
+    kind = _RESOURCES.get(resource.resource_type, ResourceType.CLUSTER)
     name = CLUSTER_NAME if kind is ResourceType.CLUSTER else resource.resource_name
     return ctx.authorize(operation, kind, name)
 
 
 def refuse_resource(ctx: Context, request: Any, resource: Any) -> Any:
     """Return the result of a resource for which the client has no right."""
-    _, code = _RESOURCES.get(resource.resource_type, _CLUSTER)
-    return refusal(ctx, request, "resources", code)(resource)
+    kind = _RESOURCES.get(resource.resource_type, ResourceType.CLUSTER)
+    return refusal(ctx, request, "resources", REFUSALS[kind])(resource)
 
 
 def _may_describe(ctx: Context, request: DescribeConfigsRequest) -> Decision | None:

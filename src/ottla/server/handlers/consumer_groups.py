@@ -19,8 +19,13 @@ from ottla.protocol.apis.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from ottla.purgatory.pending import Pending
-from ottla.security.acl import Operation, ResourceType
-from ottla.server.handlers.groups import MEMBER, EachDescribed, group_context, has_consumer_groups
+from ottla.server.handlers.groups import (
+    MEMBER,
+    EachDescribed,
+    group_context,
+    has_consumer_groups,
+    may_describe,
+)
 from ottla.server.requests.api import handles
 from ottla.server.requests.operations import with_group_operations
 from ottla.server.requests.refusals import refused_without_text
@@ -34,8 +39,7 @@ DescribedGroup = ConsumerGroupDescribeResponse.DescribedGroup
 
 def subscribed_topics(ctx: Context, request: Any) -> Denied | None:
     """DESCRIBE on every topic to which the member subscribes."""
-    names = request.subscribed_topic_names or ()
-    if all(ctx.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name) for name in names):
+    if may_describe(ctx, request.subscribed_topic_names or ()):
         return None
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return Denied(refused_without_text(request, code, ctx.api_version))

@@ -15,9 +15,9 @@ from ottla.protocol.apis.offset_delete import OffsetDeleteRequest, OffsetDeleteR
 from ottla.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from ottla.protocol.apis.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from ottla.security.acl import Operation, ResourceType
-from ottla.server.handlers.groups import group_context as _context
+from ottla.server.handlers.groups import group_context
 from ottla.server.requests.api import handles
-from ottla.server.requests.rights import Each, Reduced, Right, split
+from ottla.server.requests.rights import Each, InOrder, Reduced, Right, split
 
 if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending
@@ -47,7 +47,7 @@ def _name(ctx: Context, topic: Any) -> str | None:
 )
 def offset_commit(ctx: Context, request: OffsetCommitRequest) -> Pending[OffsetCommitResponse]:
     """Commit a group's offsets."""
-    return ctx.broker.groups.offset_commit(request, _context(ctx))
+    return ctx.broker.groups.offset_commit(request, group_context(ctx))
 
 
 @handles(
@@ -66,7 +66,7 @@ def txn_offset_commit(
     ctx: Context, request: TxnOffsetCommitRequest
 ) -> Pending[TxnOffsetCommitResponse]:
     """Commit a group's offsets as part of a transaction."""
-    return ctx.broker.groups.txn_offset_commit(request, _context(ctx))
+    return ctx.broker.groups.txn_offset_commit(request, group_context(ctx))
 
 
 def _may_fetch(ctx: Context, request: OffsetFetchRequest) -> Decision | None:
@@ -77,22 +77,21 @@ def _may_fetch(ctx: Context, request: OffsetFetchRequest) -> Decision | None:
             return Each(Operation.DESCRIBE, _TOPIC, "topics", "name")(ctx, request)
         return Reduced(request, lambda response: _visible(ctx, response))
     each = Each(Operation.DESCRIBE, ResourceType.GROUP, "groups", "group_id", "in place")
-    decision: Any = each(ctx, request)
-    reduced = copy(request) if decision is None else decision.request
-    groups, denied = [], []
-    for group in reduced.groups:  # one may be named twice
-        allowed, others = _split_topics(ctx, group)
-        groups.append(allowed)
-        denied.append(others)
-    reduced.groups = groups
+    return InOrder((each, _may_fetch_topics))(ctx, request)
 
-    def finish(response: OffsetFetchResponse) -> Any:
-        for group, others in zip(response.groups, denied, strict=True):
-            if others is None:
+
+def _may_fetch_topics(ctx: Context, request: OffsetFetchRequest) -> Reduced:
+    split_groups = [_split_topics(ctx, group) for group in request.groups]  # one may be named twice
+    reduced = copy(request)
+    reduced.groups = [group for group, _ in split_groups]
+
+    def finish(response: OffsetFetchResponse) -> OffsetFetchResponse:
+        for group, (_, denied) in zip(response.groups, split_groups, strict=True):
+            if denied is None:
                 _visible(ctx, group)
             elif not group.error_code:
-                group.topics = [*group.topics, *map(_unfetched, others)]
-        return response if decision is None else decision.finish(response)
+                group.topics = [*group.topics, *map(_unfetched, denied)]
+        return response
 
     return Reduced(reduced, finish)
 
@@ -101,7 +100,7 @@ def _visible(ctx: Context, answer: Any) -> Any:
     """Leave topics out of an answer about all of them: that is no denial."""
 
     def is_visible(topic: Any) -> bool:
-        name = topic.name or ctx.broker.topic_name(topic.topic_id)
+        name = _name(ctx, topic)
         return name is None or ctx.is_allowed(Operation.DESCRIBE, _TOPIC, name)
 
     answer.topics = [topic for topic in answer.topics if is_visible(topic)]
@@ -148,7 +147,7 @@ def _unfetched(topic: Any) -> _Fetched:
 )
 def offset_fetch(ctx: Context, request: OffsetFetchRequest) -> Pending[OffsetFetchResponse]:
     """Return groups' committed offsets."""
-    return ctx.broker.groups.offset_fetch(request, _context(ctx))
+    return ctx.broker.groups.offset_fetch(request, group_context(ctx))
 
 
 @handles(
@@ -160,4 +159,4 @@ def offset_fetch(ctx: Context, request: OffsetFetchRequest) -> Pending[OffsetFet
 )
 def offset_delete(ctx: Context, request: OffsetDeleteRequest) -> Pending[OffsetDeleteResponse]:
     """Delete a group's offsets of topics to which no member subscribes."""
-    return ctx.broker.groups.offset_delete(request, _context(ctx))
+    return ctx.broker.groups.offset_delete(request, group_context(ctx))

@@ -27,7 +27,15 @@ from ottla.server.broker.coordinators import KEY_TYPES, SHARE_KEY
 from ottla.server.requests.api import handles
 from ottla.server.requests.operations import with_group_operations
 from ottla.server.requests.refusals import refused_without_text, result_maker
-from ottla.server.requests.rights import REFUSALS, Denied, Each, Reduced, Right, cut
+from ottla.server.requests.rights import (
+    REFUSALS,
+    Denied,
+    Each,
+    InOrder,
+    Reduced,
+    Right,
+    cut,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -63,32 +71,35 @@ class EachDescribed:
     """Which they are, for the documents."""
     hidden_text: str = HIDDEN_TEXT
 
-    def __call__(self, ctx: Context, request: Any) -> Reduced:
+    def __call__(self, ctx: Context, request: Any) -> Decision | None:
         """Leave the allowed groups; hide descriptions with other topics."""
         each = Each(
             Operation.DESCRIBE, ResourceType.GROUP, "group_ids", order="first", has_text=False
         )
-        decision: Any = each(ctx, request)
-        refuse = result_maker(type(request), "group_ids", ctx.api_version)
+        return InOrder((each, self._hide))(ctx, request)
 
-        def is_visible(group: Any) -> bool:
-            return all(
-                ctx.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name)
-                for name in self.topics(group)
-            )
+    def _hide(self, ctx: Context, request: Any) -> Reduced:
+        refuse = result_maker(type(request), "group_ids", ctx.api_version)
 
         def finish(response: Any) -> Any:
             response.groups = [
-                group if is_visible(group) else refuse(group.group_id, _HIDDEN, self.hidden_text)
+                group
+                if may_describe(ctx, self.topics(group))
+                else refuse(group.group_id, _HIDDEN, self.hidden_text)
                 for group in response.groups
             ]
-            return response if decision is None else decision.finish(response)
+            return response
 
-        return Reduced(request if decision is None else decision.request, finish)
+        return Reduced(request, finish)
 
     def __str__(self) -> str:
         """Name the right as the documents do."""
         return f"DESCRIBE on each group, and on every topic {self.topics_text}"
+
+
+def may_describe(ctx: Context, topics: Iterable[str]) -> bool:
+    """Whether the client may describe each of these topics."""
+    return all(ctx.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name) for name in topics)
 
 
 def group_context(ctx: Context) -> RequestContext:

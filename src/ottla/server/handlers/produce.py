@@ -19,7 +19,6 @@ from ottla.protocol.apis.produce import ProduceRequest
 from ottla.protocol.produce_values import read_produce, write_produce
 from ottla.purgatory.pending import Pending, Steps
 from ottla.records.batch import (
-    ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
     HEADER,
     HEADER_BYTES,
@@ -34,6 +33,7 @@ from ottla.records.compression import Compression
 from ottla.records.validation_rules import OffloadRequired
 from ottla.records.validator import is_single_batch
 from ottla.server.handlers.produce_answers import (
+    FLAGS_POSITION,
     accepted,
     fail_request,
     failed,
@@ -58,7 +58,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.produce")
 ADMIN_CLIENT_ID = "__admin_client"
 _ZSTD_FROM: Final = 7
-_FLAGS_POSITION: Final = ATTRIBUTES_POSITION + 1  # the low byte of the attributes
 _ABORTABLE_FROM: Final = 11
 _ADDS_PARTITIONS_FROM: Final = 12
 _MAGIC: Final = 2
@@ -313,9 +312,9 @@ def _flags(records: memoryview | None) -> int:
     """
     if records is None or claimed_bytes(records, 0) > len(records):
         return 0
-    if len(records) <= _FLAGS_POSITION or records[MAGIC_POSITION] != _MAGIC:
+    if len(records) <= FLAGS_POSITION or records[MAGIC_POSITION] != _MAGIC:
         return 0
-    return records[_FLAGS_POSITION]
+    return records[FLAGS_POSITION]
 
 
 def _check_unusual(

@@ -8,7 +8,7 @@ Kafka: KafkaApis.handleProduceRequest, ProduceResponse.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.purgatory.pending import Pending, Steps
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     Awaited: TypeAlias = tuple[int, LeaderState, int]
     """An append with acks=all: position in the request, leader, required high watermark."""
 
-_FLAGS_POSITION = ATTRIBUTES_POSITION + 1  # the low byte of the attributes
+FLAGS_POSITION: Final = ATTRIBUTES_POSITION + 1  # the low byte of the attributes
 # Kafka's response to all other errors of an append has the log start offset
 _WITHOUT_LOG_START = frozenset(
     {
@@ -278,8 +278,8 @@ def may_produce(ctx: Context, request: ProduceValues) -> Decision | None:
 def _is_transactional(records: memoryview | None) -> bool:
     return bool(
         records is not None
-        and len(records) > _FLAGS_POSITION
-        and records[_FLAGS_POSITION] & TRANSACTIONAL_FLAG
+        and len(records) > FLAGS_POSITION
+        and records[FLAGS_POSITION] & TRANSACTIONAL_FLAG
     )
 
 

@@ -25,7 +25,7 @@ from ottla.protocol.apis.streams_group_heartbeat import (
 from ottla.purgatory.pending import Pending
 from ottla.security.acl import CLUSTER_NAME, Operation, ResourceType
 from ottla.server.broker.internal_topics import INTERNAL_TOPICS
-from ottla.server.handlers.groups import MEMBER, EachDescribed, has_streams_groups
+from ottla.server.handlers.groups import MEMBER, EachDescribed, has_streams_groups, may_describe
 from ottla.server.requests.api import handles
 from ottla.server.requests.operations import with_group_operations
 from ottla.server.requests.refusals import refused_without_text
@@ -59,9 +59,7 @@ def _topology_topics(topology: Any) -> list[str]:
 def _topics_of_topology(ctx: Context, request: StreamsGroupHeartbeatRequest) -> Denied | None:
     """DESCRIBE on every topic of a valid topology."""
     names = _topology_topics(request.topology)
-    if _problem_of_names(names) is not None or all(
-        ctx.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name) for name in names
-    ):
+    if _problem_of_names(names) is not None or may_describe(ctx, names):
         return None
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return Denied(refused_without_text(request, code, ctx.api_version))

@@ -13,7 +13,7 @@ from ottla.protocol.apis.create_topics import CreateTopicsRequest, CreateTopicsR
 from ottla.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from ottla.security.acl import CLUSTER_NAME, Operation, ResourceType
 from ottla.server.requests.api import handles
-from ottla.server.requests.rights import Denied, Each, Reduced, cut
+from ottla.server.requests.rights import Each, Reduced, cut
 
 if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 _DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def _may_create(ctx: Context, request: CreateTopicsRequest) -> Decision:
-    """CREATE on the cluster or on the topic; DESCRIBE_CONFIGS to see the resulting settings."""
+def _may_create(ctx: Context, request: CreateTopicsRequest) -> Decision | None:
+    """CREATE on the cluster or on the topic."""
     may_all = ctx.is_allowed(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
     result = CreateTopicsResponse.CreatableTopicResult
-    decision = cut(
+    return cut(
         ctx,
         request,
         "topics",
@@ -39,10 +39,12 @@ def _may_create(ctx: Context, request: CreateTopicsRequest) -> Decision:
             configs=[],
         ),
     )
-    if isinstance(decision, Denied):
-        return decision
 
-    def finish(response: CreateTopicsResponse) -> Any:
+
+def _may_see_settings(ctx: Context, request: CreateTopicsRequest) -> Reduced:
+    """DESCRIBE_CONFIGS on the topic to see the resulting settings."""
+
+    def finish(response: CreateTopicsResponse) -> CreateTopicsResponse:
         for topic in response.topics:
             if topic.error_code:
                 continue
@@ -50,14 +52,14 @@ def _may_create(ctx: Context, request: CreateTopicsRequest) -> Decision:
                 topic.topic_config_error_code = int(_DENIED)
                 topic.num_partitions = topic.replication_factor = -1
                 topic.configs = []
-        return response if decision is None else decision.finish(response)
+        return response
 
-    return Reduced(request if decision is None else decision.request, finish)
+    return Reduced(request, finish)
 
 
 @handles(
     CreateTopicsRequest,
-    right=_may_create,
+    right=(_may_create, _may_see_settings),
     forwarded=True,
     refused_over_quota_from=6,
     notes={

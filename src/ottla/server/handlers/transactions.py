@@ -6,7 +6,7 @@ coordinator.transaction.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.transaction import queries
 from ottla.coordinator.transaction.decisions import EndRequest, ProducerKey
@@ -242,24 +242,28 @@ def write_txn_markers(
     return ctx.broker.markers.write(request)
 
 
-def _may_describe(ctx: Context, request: DescribeTransactionsRequest) -> Decision:
-    """DESCRIBE on each transactional id; its topics that may not be described are left out."""
-    decision = Each(Operation.DESCRIBE, _ID, "transactional_ids", order="in place")(ctx, request)
-    assert not isinstance(decision, Denied), "only what is forwarded ends before its handler"
+def _may_see_topics(ctx: Context, request: DescribeTransactionsRequest) -> Reduced:
+    """DESCRIBE on the topics of a transaction; the others are left out."""
 
-    def finish(response: DescribeTransactionsResponse) -> Any:
+    def finish(response: DescribeTransactionsResponse) -> DescribeTransactionsResponse:
         for state in response.transaction_states:
             state.topics = [
                 topic
                 for topic in state.topics
                 if ctx.is_allowed(Operation.DESCRIBE, ResourceType.TOPIC, topic.topic)
             ]
-        return response if decision is None else decision.finish(response)
+        return response
 
-    return Reduced(request if decision is None else decision.request, finish)
+    return Reduced(request, finish)
 
 
-@handles(DescribeTransactionsRequest, right=_may_describe)
+@handles(
+    DescribeTransactionsRequest,
+    right=(
+        Each(Operation.DESCRIBE, _ID, "transactional_ids", order="in place"),
+        _may_see_topics,
+    ),
+)
 def describe_transactions(
     ctx: Context, request: DescribeTransactionsRequest
 ) -> Pending[DescribeTransactionsResponse]:

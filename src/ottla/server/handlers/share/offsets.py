@@ -44,17 +44,13 @@ Partition = Topic.DescribeShareGroupOffsetsResponsePartition
 _UNKNOWN: Final = -1
 
 
-def _may_describe(ctx: Context, request: DescribeShareGroupOffsetsRequest) -> Reduced:
-    """DESCRIBE on each group and each topic; of all topics the others are left out."""
-    each = Each(
-        Operation.DESCRIBE, ResourceType.GROUP, "groups", "group_id", "in place", has_text=False
-    )
-    decision: Any = each(ctx, request)
-    reduced = copy(request) if decision is None else decision.request
-    split_groups = [_split_topics(ctx, group) for group in reduced.groups]  # one may be named twice
+def _may_describe_topics(ctx: Context, request: DescribeShareGroupOffsetsRequest) -> Reduced:
+    """DESCRIBE on each topic; of all topics the others are left out."""
+    split_groups = [_split_topics(ctx, group) for group in request.groups]  # one may be named twice
+    reduced = copy(request)
     reduced.groups = [group for group, _ in split_groups]
 
-    def finish(response: DescribeShareGroupOffsetsResponse) -> Any:
+    def finish(response: DescribeShareGroupOffsetsResponse) -> DescribeShareGroupOffsetsResponse:
         for group, (_, denied) in zip(response.groups, split_groups, strict=True):
             if group.error_code:  # a refused group has no topics
                 continue
@@ -64,7 +60,7 @@ def _may_describe(ctx: Context, request: DescribeShareGroupOffsetsRequest) -> Re
                 if ctx.is_allowed(Operation.DESCRIBE, ResourceType.TOPIC, topic.topic_name)
             ]
             group.topics += denied
-        return response if decision is None else decision.finish(response)
+        return response
 
     return Reduced(reduced, finish)
 
@@ -120,7 +116,16 @@ _READ_TOPICS: Final = _unless_refused(
 )
 
 
-@handles(DescribeShareGroupOffsetsRequest, right=_may_describe, is_enabled=is_enabled)
+@handles(
+    DescribeShareGroupOffsetsRequest,
+    right=(
+        Each(
+            Operation.DESCRIBE, ResourceType.GROUP, "groups", "group_id", "in place", has_text=False
+        ),
+        _may_describe_topics,
+    ),
+    is_enabled=is_enabled,
+)
 def describe_share_group_offsets(
     ctx: Context, request: DescribeShareGroupOffsetsRequest
 ) -> Pending[DescribeShareGroupOffsetsResponse]:
