@@ -52,7 +52,7 @@ REPLACED: Final = {
 
 
 def librdkafka_hint(name: str) -> str | None:
-    """Return the setting that replaces one of librdkafka; None for any other name."""
+    """Return the advice on a setting of librdkafka; None for any other name."""
     ours = RENAMED.get(name)
     if ours is not None:
         return f"here it is {ours!r}"

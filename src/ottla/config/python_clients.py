@@ -43,5 +43,5 @@ ADVICE: Final = {
 
 
 def python_client_hint(name: str) -> str | None:
-    """Return the setting that replaces one of kafka-python or aiokafka; None for others."""
+    """Return the advice on a setting of kafka-python or aiokafka; None for any other name."""
     return ADVICE.get(name)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.node")
 _CLUSTER_ID_VARIABLES = ("CLUSTER_ID", "KAFKA_CLUSTER_ID", "KAFKA_KRAFT_CLUSTER_ID")
-"""Prefixes in the images of Apache, Confluent and Bitnami."""
+"""Variables of the images of Apache, Confluent and Bitnami."""
 EXAMPLES = """
 \b
 Examples:

@@ -1,4 +1,4 @@
-"""All metrics of a node, gathered on its loop in slices of a millisecond.
+"""All metrics of a node, gathered on its loop a few series at a time.
 
 Kafka: the MBeans of a broker and a controller.
 """
