@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 import socket
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
@@ -107,13 +107,7 @@ class BatchStart(DriverTurn):
     @property
     def turn(self) -> DriverTurn:
         """The part that tasks return with their messages."""
-        return DriverTurn(
-            driver=self.driver,
-            task_prefix=self.task_prefix,
-            decided_batch=self.decided_batch,
-            decided_state=self.decided_state,
-            decided_sources=self.decided_sources,
-        )
+        return DriverTurn(**{field.name: getattr(self, field.name) for field in fields(DriverTurn)})
 
 
 class ExactlyOnce:

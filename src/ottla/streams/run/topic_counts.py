@@ -23,7 +23,7 @@ many micro-batches."""
 
 
 class TopicCounts:
-    """Finds the number of partitions of a topic; it goes to the workers with the plan."""
+    """Finds the number of partitions of a topic; it goes to the workers with the work of stages."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         """Take the options of the source and the sink."""
