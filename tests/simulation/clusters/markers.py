@@ -17,8 +17,10 @@ from tests.simulation.clusters.transaction_log import CommittedTransactions, rep
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from ottla.coordinator.runtime import EndTransaction
     from ottla.protocol.apis.write_txn_markers import WriteTxnMarkersRequest
     from ottla.server.node.node import Node
+    from ottla.types import TopicPartition
     from tests.simulation.clusters.committed_logs import CommittedLog
 
 
@@ -28,18 +30,36 @@ class Markers:
     def __init__(self, logs: Mapping[tuple[bytes, int], CommittedLog]) -> None:
         self.count = 0
         self._logs = logs
-        self._written: list[WriteTxnMarkersRequest.WritableTxnMarker] = []
+        self._written: list[tuple[int, int, bool]] = []
+        """The producer id, epoch and decision of each."""
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Look at the markers that all nodes are asked to write while the context lasts."""
-        write = MarkerWriter.write
+        """Look at the markers that all nodes are asked to write while the context lasts.
+
+        Those that a coordinator writes itself take no request.
+        """
+        write, write_own = MarkerWriter.write, MarkerWriter.write_own
 
         def noted(writer: MarkerWriter, request: WriteTxnMarkersRequest) -> Any:
-            self._written.extend(request.markers)
+            self._written.extend(
+                (one.producer_id, one.producer_epoch, one.transaction_result)
+                for one in request.markers
+            )
             return write(writer, request)
 
-        with patch.object(MarkerWriter, "write", noted):
+        def noted_own(
+            writer: MarkerWriter, end: EndTransaction, partitions: list[TopicPartition]
+        ) -> list[TopicPartition]:
+            rest = write_own(writer, end, partitions)
+            if len(rest) < len(partitions):
+                self._written.append((end.producer_id, end.producer_epoch, end.committed))
+            return rest
+
+        with (
+            patch.object(MarkerWriter, "write", noted),
+            patch.object(MarkerWriter, "write_own", noted_own),
+        ):
             yield
 
     def check(self) -> None:
@@ -56,8 +76,7 @@ class Markers:
             )
         )
         for marker in written:
-            decision = marker.producer_id, marker.producer_epoch, marker.transaction_result
-            assert decision in decisions, (
+            assert marker in decisions, (
                 f"a marker is written before its decision is committed: {marker}"
             )
 
