@@ -71,6 +71,7 @@ class ShareGroupTool(GroupTool["GroupDescription"]):
 
     kind = "share"
     states = ("Stable", "Dead", "Empty")
+    deletes_by_state = True
 
     def check(self, options: Options) -> None:
         """Raise UsageError for options that do not go together."""
@@ -169,22 +170,16 @@ class ShareGroupTool(GroupTool["GroupDescription"]):
         row = (group.group_id, coordinator, group.state, *epochs, len(group.members))
         click.echo("\n" + columns(widths, [row]))
 
-    def undeletable(self, admin: Admin, group_ids: list[str]) -> dict[str, str]:
-        """Refuse groups that are not empty share groups."""
-        states = {group.group_id: group.state for group in self.listing(admin)}
-        texts = {}
-        for group_id in group_ids:
-            state = states.get(group_id)
-            if state is None:
-                name, text = "java.lang.IllegalArgumentException", "is not a share group."
-                texts[group_id] = f"{name}: Group '{group_id}' {text}"
-            elif state == "Dead":
-                name, text = "java.lang.IllegalStateException", "group state is DEAD."
-                texts[group_id] = f"{name}: Share group '{group_id}' {text}"
-            elif state != "Empty":
-                name = "org.apache.kafka.common.errors.GroupNotEmptyException"
-                texts[group_id] = f"{name}: Share group '{group_id}' is not EMPTY."
-        return texts
+    def undeletable(self, group_id: str, state: str | None) -> str | None:
+        """Refuse a group that is not an empty share group."""
+        if state is None:
+            return f"java.lang.IllegalArgumentException: Group '{group_id}' is not a share group."
+        if state == "Dead":
+            return f"java.lang.IllegalStateException: Share group '{group_id}' group state is DEAD."
+        if state != "Empty":
+            name = "org.apache.kafka.common.errors.GroupNotEmptyException"
+            return f"{name}: Share group '{group_id}' is not EMPTY."
+        return None
 
     def reset_offsets(self, admin: Admin, options: Options) -> None:
         """Reset the start offsets of one group; a share group has no committed ones."""

@@ -100,6 +100,7 @@ class StreamsGroupTool(GroupTool["StreamsGroupDescription"]):
     usage = "--list, --describe, --delete, --reset-offsets, or --delete-offsets."
     failure_status = 1
     asks_without_partitions = True
+    deletes_by_state = True
     deletion_end = "."
     between_host_and_id = " "
 
@@ -216,23 +217,17 @@ class StreamsGroupTool(GroupTool["StreamsGroupDescription"]):
         row = (group.group_id, coordinator, group.state, *epochs, len(group.members))
         click.echo(columns(widths, [row]))
 
-    def undeletable(self, admin: Admin, group_ids: list[str]) -> dict[str, str]:
-        """Refuse groups that are not empty streams groups."""
-        states = {group.group_id: group.state for group in self.listing(admin)}
-        texts = {}
-        for group_id in group_ids:
-            state = states.get(group_id)
-            if state is None:
-                texts[group_id] = (
-                    f"java.lang.IllegalArgumentException: Group '{group_id}' does not exist or is "
-                    "not a streams group."
-                )
-            elif state != "Empty":
-                texts[group_id] = (
-                    "org.apache.kafka.common.errors.GroupNotEmptyException: Streams group "
-                    f"'{group_id}' is not EMPTY."
-                )
-        return texts
+    def undeletable(self, group_id: str, state: str | None) -> str | None:
+        """Refuse a group that is not an empty streams group."""
+        if state is None:
+            return (
+                f"java.lang.IllegalArgumentException: Group '{group_id}' does not exist or is not "
+                "a streams group."
+            )
+        if state != "Empty":
+            name = "org.apache.kafka.common.errors.GroupNotEmptyException"
+            return f"{name}: Streams group '{group_id}' is not EMPTY."
+        return None
 
     def quoted(self, names: Iterable[str]) -> str:
         """Return names in one pair of quotes, also without names."""

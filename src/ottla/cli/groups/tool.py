@@ -56,6 +56,8 @@ class GroupTool(Generic[Description]):
     """Exit status after a failure of the cluster; only usage errors end all tools with 1."""
     asks_without_partitions: ClassVar[bool] = False
     """Whether a deletion of no offsets is sent, for the error of the group."""
+    deletes_by_state: ClassVar[bool] = False
+    """Whether the state of a group in the listing decides if its deletion is sent."""
     deletion_end: ClassVar[str] = ""
     between_host_and_id: ClassVar[str] = "  "
 
@@ -87,9 +89,9 @@ class GroupTool(Generic[Description]):
         """Print the state of a group; its coordinator is host:port and node id."""
         raise NotImplementedError
 
-    def undeletable(self, _admin: Admin, _group_ids: list[str]) -> dict[str, str]:
-        """Return why groups cannot be deleted, as far as their listing tells."""
-        return {}
+    def undeletable(self, _group_id: str, _state: str | None) -> str | None:
+        """Return why a group in this state, None if it is not listed, cannot be deleted."""
+        return None
 
     # ------------------------------------------------------------ the command
 
@@ -171,8 +173,15 @@ class GroupTool(Generic[Description]):
 
     def delete(self, admin: Admin, options: Options) -> None:
         """Delete groups and the internal topics that go with them; print the outcomes."""
-        requested = self.selected(admin, options)
-        failures = self.undeletable(admin, requested)
+        is_all = options["all_groups"]
+        groups = self.listing(admin) if is_all or self.deletes_by_state else []
+        states = {group.group_id: group.state for group in groups}
+        requested = list(states if is_all else dict.fromkeys(options["group"]))
+        failures = {
+            name: reason
+            for name in requested
+            if (reason := self.undeletable(name, states.get(name))) is not None
+        }
         names = [name for name in requested if name not in failures]
         topics = self.topics_of(admin, names, options)
         outcomes = admin.delete_groups(names) if names else {}
