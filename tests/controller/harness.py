@@ -111,7 +111,7 @@ class Harness:
             directory_id=self.directory_id,
             directory=self.disk,
             loader=MetadataLoader(),
-            loop=Loop(self.clock, self.timer, self._call_soon, Worker(self._call_soon)),
+            loop=Loop(self.clock, self.timer, Worker(self._call_soon)),
             rng=random.Random(7),
             config=self.config,
             run_in_worker=lambda job, done: self.jobs.append((job, done)),

@@ -243,7 +243,7 @@ def loop_of(timer: TimingWheel, clock: Clock, elapsed_s: Callable[[], float] | N
     def call_soon(turn: Callable[[], None]) -> None:
         timer.add(clock.monotonic_ms() + 1, lambda _now_ms: turn())
 
-    return Loop(clock, timer, call_soon, Worker(call_soon, elapsed_s))
+    return Loop(clock, timer, Worker(call_soon, elapsed_s))
 
 
 class World:

@@ -92,7 +92,7 @@ class Bench:
         self.faults: list[Exception] = []
         environment = RuntimeEnvironment(
             self.log,
-            Loop(self.clock, self.timer, self.turns.append, Worker(self.turns.append)),
+            Loop(self.clock, self.timer, Worker(self.turns.append)),
             5000,
             self.faults.append,
             "test",

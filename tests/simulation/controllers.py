@@ -75,7 +75,7 @@ class SimulatedController(SimulatedMember):
             node,
             metadata_log=log,
             store=store,
-            loop=Loop(self.clock, TimingWheel(0), self._call_soon, Worker(self._call_soon)),
+            loop=Loop(self.clock, TimingWheel(0), Worker(self._call_soon)),
             config=config,
             run_in_worker=self.run_in_worker,
             send=self.send,

@@ -8,18 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ottla.clock import Clock
     from ottla.purgatory.timing_wheel import TimingWheel
     from ottla.purgatory.work import Worker
 
 
 class Loop(NamedTuple):
-    """The time, the timers, the next turn and the long work of a loop."""
+    """The time, the timers and the long work of a loop."""
 
     clock: Clock
     timer: TimingWheel
-    call_soon: Callable[[Callable[[], None]], object]
-    """Calls back in the next turn."""
     worker: Worker

@@ -116,7 +116,7 @@ class NodeResources:
             held.callback(self.workers.close)
             self.timer = LoopTimer(self.loop, environment.clock, self.turns if is_watched else None)
             held.callback(self.timer.close)
-            self.core_loop = Loop(environment.clock, self.timer, loop.call_soon, self.worker)
+            self.core_loop = Loop(environment.clock, self.timer, self.worker)
             self.ports = BoundPorts(config, environment)
             held.callback(self.ports.close)
             self.http_port = HttpPort(config.own, environment.network)
