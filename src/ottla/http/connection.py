@@ -82,9 +82,9 @@ class HttpConnection(H11Protocol):
 
     def _make_room(self) -> None:
         """Close the connection that has been idle longest, else that with the oldest response."""
-        others: list[Any] = [one for one in self.connections if one is not self]
+        others: list[Any] = [other for other in self.connections if other is not self]
         min(others, key=_order).end()
 
 
-def _order(one: HttpConnection) -> tuple[bool, float]:
-    return not one.is_idle, one._since_s  # noqa: SLF001 - of the same module
+def _order(connection: HttpConnection) -> tuple[bool, float]:
+    return not connection.is_idle, connection._since_s  # noqa: SLF001 - of the same module

@@ -140,19 +140,19 @@ def _shifted(admin: Admin, group: str, partitions: list[TopicPartition], by: int
     committed = admin.list_group_offsets(group, partitions)
     plan: Plan = {}
     for partition in partitions:
-        place = committed.get(partition)
-        if place is None:
+        commit = committed.get(partition)
+        if commit is None:
             raise click.UsageError(
                 f"Cannot shift offset for partition {partition} since there is no current "
                 "committed offset"
             )
-        plan[partition] = place.offset + by
+        plan[partition] = commit.offset + by
     return _within(admin, plan)
 
 
 def _current(admin: Admin, group: str, partitions: list[TopicPartition]) -> Plan:
     committed = admin.list_group_offsets(group, partitions)
-    known = {p: place.offset for p, place in committed.items() if place is not None}
+    known = {key: commit.offset for key, commit in committed.items() if commit is not None}
     new = [partition for partition in partitions if partition not in known]
     return known | offsets_at(admin, new, LATEST_TIMESTAMP)
 
