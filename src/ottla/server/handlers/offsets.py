@@ -204,14 +204,9 @@ def _find(
     if timestamp == LATEST_TIMESTAMP:
         _check_available(partition, request)
         return -1, end, partition.leader_epoch
-    if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
-        is_local = timestamp == EARLIEST_LOCAL_TIMESTAMP
-        start = log.local_log_start_offset if is_local else log.log_start_offset
-        return -1, start, log.leader_epochs.epoch_for_offset(start)
-    if timestamp in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
-        return -1, -1, -1  # tiered storage is not supported
     found = log.reads.offset_for_timestamp(timestamp)
-    if found is None or found.offset >= end:
+    is_start = timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP)
+    if found is None or (found.offset >= end and not is_start):
         _check_available(partition, request)
         return -1, -1, -1
     return found.timestamp, found.offset, found.leader_epoch
