@@ -6,11 +6,11 @@ import pytest
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.raft.log_check import find_snapshots
-from ottla.raft.recovery_point import TRUNCATION_PATH
+from ottla.raft.recovery_point import TRUNCATION_PATH, begin_truncation, finish_truncation
 from ottla.raft.replicated_log import ReplicatedLog
 from ottla.raft.snapshot import encode_snapshot, snapshot_name
 from ottla.records.builder import encode_batch
-from ottla.storage.layout import METADATA_LOG
+from ottla.storage.layout import METADATA_LOG, segment_file_name
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import OffsetAndEpoch
 
@@ -208,3 +208,15 @@ def test_a_truncation_over_segments_survives_a_power_cut() -> None:
         assert offsets == list(range(again.end_offset))
         assert again.end_offset >= 1 + seed % 10 + (15 if seed % 3 == 0 else 0)
         assert not disk.exists(TRUNCATION_PATH)
+
+
+def test_a_truncation_that_is_finished_removes_files_of_segments_alone() -> None:
+    """Other files are not the log's, even if their names begin with a number."""
+    disk = SimulatedDisk()
+    disk.make(METADATA_LOG)
+    begin_truncation(disk, 4)
+    names = [segment_file_name(4, ".log"), "5.log", "\N{SUPERSCRIPT THREE}.log"]
+    for name in [*names, segment_file_name(5, ".log"), segment_file_name(5, ".index")]:
+        disk.write_file_atomically(f"{METADATA_LOG}/{name}", b"")
+    finish_truncation(disk)
+    assert sorted(disk.list(METADATA_LOG)) == sorted(names)
