@@ -265,23 +265,26 @@ def test_an_answer_that_does_not_begin_is_given_up(
     client.close()
 
 
-@pytest.mark.parametrize("login", [None, BasicLogin("me", Secret("pw"))])
-def test_a_page_asks_for_the_login_of_its_host(login: BasicLogin | None) -> None:
-    """A host without a login serves all; one with a login asks where the page needs it."""
-    host = HttpHost("127.0.0.1", 0, "pages")
-    host.begin()
-    host.start(make_pages, Access(login=login))
-    connected = http.client.HTTPConnection(*host.address, timeout=WAIT_S)
-    credentials = {"Authorization": "Basic bWU6cHc="}
-    without = 200 if login is None else 401
-    for path, headers, status in (
-        ("/livez", {}, 200),
-        ("/private", {}, without),
-        ("/private", credentials, 200),
-    ):
-        connected.request("GET", path, headers=headers)
-        answered = connected.getresponse()
-        answered.read()
-        assert answered.status == status
-    connected.close()
-    host.stop()
+def test_pages_that_are_not_public_need_a_login_for_other_machines(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """On all interfaces they are served with a login only, and refused in the log without one."""
+    caplog.set_level(logging.ERROR, logger="ottla.http")
+    monkeypatch.setattr(logging.getLogger("ottla"), "propagate", True)
+    for login in (None, BasicLogin("me", Secret("pw"))):
+        host = HttpHost("0.0.0.0", 0, "pages")
+        host.begin()
+        host.start(make_pages, Access(login=login))
+        if login is None:
+            assert host._thread is not None
+            host._thread.join(WAIT_S)
+            assert "set a login, or listen on 127.0.0.1" in caplog.text
+        else:
+            connected = http.client.HTTPConnection("127.0.0.1", host.address[1], timeout=WAIT_S)
+            for headers, status in (({}, 401), ({"Authorization": "Basic bWU6cHc="}, 200)):
+                connected.request("GET", "/private", headers=headers)
+                answered = connected.getresponse()
+                answered.read()
+                assert answered.status == status
+            connected.close()
+        host.stop()

@@ -11,6 +11,7 @@ Kafka: none; the JVM's exporters bring their own server, as Connect brings Jetty
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
 import socket
 import threading
@@ -44,6 +45,8 @@ class Page(NamedTuple):
     methods: tuple[str, ...] = ("GET",)
     needs_login: bool = False
     """Asks for the host's login, if it has one."""
+    is_public: bool = False
+    """May be served to other machines by a host without a login."""
 
 
 class BasicLogin(NamedTuple):
@@ -65,6 +68,10 @@ class Access(NamedTuple):
 
     context: ssl.SSLContext | None = None
     login: BasicLogin | None = None
+
+
+class UnsafePages(Exception):
+    """Pages that are not public would be served to other machines without a login."""
 
 
 class HttpHost:
@@ -128,6 +135,12 @@ class HttpHost:
         from ottla.http.connection import HttpConnection
         from ottla.http.pages import make_app
 
+        private = [page.path for page in pages if not page.is_public]
+        if private and access.login is None and not is_loopback(self.address[0]):
+            raise UnsafePages(
+                f"{', '.join(private)}: other machines reach {self.address[0]}; set a login, or "
+                "listen on 127.0.0.1"
+            )
         stopped = asyncio.Event()
         config = uvicorn.Config(
             make_app(pages, access.login),
@@ -161,3 +174,8 @@ class HttpHost:
         finally:
             with self._lock:
                 self._loop = None
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine reaches an IP address."""
+    return ipaddress.ip_address(address.partition("%")[0]).is_loopback

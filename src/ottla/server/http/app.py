@@ -36,7 +36,7 @@ SCRAPES_MAX = 16
 
 
 class NodePages:
-    """The pages, one method for each."""
+    """The pages, one method for each; all are public, as those of the JVM's exporters are."""
 
     def __init__(self, health: NodeHealth, spelling: Spelling) -> None:
         self._health = health
@@ -47,10 +47,10 @@ class NodePages:
     def all(self) -> list[Page]:
         """Return the pages; probes need no login: the kubelet could not give one."""
         return [
-            Page("/metrics", self.metrics, needs_login=True),
-            Page("/livez", self.livez),
-            Page("/readyz", self.readyz),
-            Page("/startupz", self.startupz),
+            Page("/metrics", self.metrics, needs_login=True, is_public=True),
+            Page("/livez", self.livez, is_public=True),
+            Page("/readyz", self.readyz, is_public=True),
+            Page("/startupz", self.startupz, is_public=True),
         ]
 
     async def metrics(self, request: Request) -> Response:

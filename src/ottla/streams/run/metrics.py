@@ -96,7 +96,7 @@ class MetricsServer:
         return Response(self._metrics.text(), headers={"content-type": TEXT_TYPE})
 
     def __enter__(self) -> Self:
-        self._host.start(lambda: [Page("/metrics", self._answer)])
+        self._host.start(lambda: [Page("/metrics", self._answer, is_public=True)])
         self._host.begin()
         return self
 
