@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla.coordinator.group.slices import finish
 from ottla.coordinator.group.streams.assignors.spec import (
     MemberSpec,
     StreamsAssignorInput,
@@ -16,6 +15,7 @@ from ottla.coordinator.group.streams.assignors.spec import (
 )
 from ottla.coordinator.group.streams.assignors.sticky import assign
 from ottla.coordinator.group.streams.tasks import Tasks, task_map
+from ottla.purgatory.work import finish
 
 if TYPE_CHECKING:
     from ottla.coordinator.group.streams.assignors.spec import Task
