@@ -56,3 +56,16 @@ class UnexpectedAppendOffset(KafkaError):
         super().__init__(ErrorCode.UNKNOWN_SERVER_ERROR, message)
         self.first_offset = first_offset
         self.last_offset = last_offset
+
+
+class OffsetMovedToTier(KafkaError):
+    """The offset lies below the local log, in remote storage; with the read that was asked for."""
+
+    def __init__(self, offset: int, max_bytes: int, *, min_one_message: bool) -> None:
+        super().__init__(
+            ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE,
+            f"Given offset {offset} is moved to tiered storage",
+        )
+        self.offset = offset
+        self.max_bytes = max_bytes
+        self.min_one_message = min_one_message

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
-from ottla.storage.log.append_info import FetchData, FetchIsolation
+from ottla.storage.log.append_info import FetchData, FetchIsolation, OffsetMovedToTier
 from ottla.storage.log.timestamps import offset_for_timestamp
 from ottla.types import FileSlice
 
@@ -71,7 +71,8 @@ class LogReads:
         """Return batches from the one that holds offset on, as a slice of the file.
 
         OFFSET_OUT_OF_RANGE below the start or above the end, UNKNOWN_SERVER_ERROR for data of
-        negative size, as Kafka; nothing at or after the limit that the isolation sets. With
+        negative size, as Kafka; OffsetMovedToTier where only remote storage has the offset;
+        nothing at or after the limit that the isolation sets. With
         min_one_message the first batch comes whole, however large; without it there is nothing if
         the first batch does not fit. Later ones may be cut. With TXN_COMMITTED also the aborted
         transactions that a consumer must filter.
@@ -98,6 +99,8 @@ class LogReads:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Invalid max size {max_bytes}")
         bases = log.readable.base_offsets
         number = bisect_right(bases, offset) - 1
+        if number < 0:
+            raise OffsetMovedToTier(offset, max_bytes, min_one_message=min_one_message)
         while number < len(bases):
             found = self._read_segment(number, offset, limit, max_bytes, min_one_message)
             if found is not None:
