@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from ottla.records.batch import RecordBatch
     from ottla.records.record_stream import RecordRun
-    from ottla.storage.batches import BatchHeader
     from ottla.storage.log.partition_log import PartitionLog
     from ottla.storage.segments.segment import Segment
     from ottla.storage.segments.source import ReadableSegment
@@ -87,7 +86,8 @@ def find_in(
     before = segment.position_before(timestamp)
     for header in segment.walk(max(before, start_offset)):
         if header.max_timestamp >= timestamp:
-            found = _find_in_batch(segment, header, timestamp, start_offset)
+            data = segment.file.read(header.position, header.size)
+            found = find_in_batch(data, timestamp, start_offset)
             if found is not None:
                 return found
     return None
@@ -99,16 +99,18 @@ def _record_with_max_timestamp(log: PartitionLog) -> TimestampAndOffset | None:
     if newest.max_timestamp < 0:
         return None
     header = newest.batch_at(newest.max_timestamp_offset)
-    return None if header is None else _find_in_batch(newest, header, newest.max_timestamp, 0)
+    if header is None:
+        return None
+    data = newest.file.read(header.position, header.size)
+    return find_in_batch(data, newest.max_timestamp, 0)
 
 
-def _find_in_batch(
-    segment: ReadableSegment, header: BatchHeader, timestamp: int, start_offset: int
-) -> TimestampAndOffset | None:
-    batch = batch_at(memoryview(segment.file.read(header.position, header.size)), 0)
+def find_in_batch(data: bytes, timestamp: int, start_offset: int) -> TimestampAndOffset | None:
+    """Return the first record of a batch at or after timestamp, from an offset on."""
+    batch = batch_at(memoryview(data), 0)
     for found, offset in _times(batch, timestamp):
         if found >= timestamp and offset >= start_offset:
-            return TimestampAndOffset(found, offset, header.leader_epoch)
+            return TimestampAndOffset(found, offset, batch.leader_epoch)
     return None
 
 
