@@ -56,15 +56,13 @@ def read(
 @pytest.mark.parametrize("min_one_message", [True, False])
 @pytest.mark.parametrize("max_bytes", [0, 1, 200, 333, 100_000])
 def test_every_offset_gives_the_bytes_of_the_local_segment(
-    log: PartitionLog, max_bytes: int, min_one_message: bool
+    log: PartitionLog, max_bytes: int, *, min_one_message: bool
 ) -> None:
     """With any limit; where a batch is skipped as well as where the index points at it."""
     tier = MemoryTier()
     segment = tier.copy(log, log.segments[1])
     for offset in range(segment.start_offset, segment.end_offset + 1):
-        local, _ = log.reads.find(
-            offset, max_bytes, FetchIsolation.HIGH_WATERMARK, min_one_message
-        )
+        local, _ = log.reads.find(offset, max_bytes, FetchIsolation.HIGH_WATERMARK, min_one_message)
         found = read(tier, segment, offset, max_bytes, min_one_message=min_one_message)
         assert found is not None
         assert found.records == content(local)

@@ -111,7 +111,10 @@ class MemoryTier:
             segment_id=segment_id,
             start_offset=segment.base_offset,
             end_offset=last_offset,
-            leader_epochs=((first_epoch, segment.base_offset), *map(tuple, later)),
+            leader_epochs=(
+                (first_epoch, segment.base_offset),
+                *((one[0], one[1]) for one in later),
+            ),
             size_bytes=segment.size,
             max_timestamp_ms=segment.max_timestamp,
             broker_id=1,
