@@ -7,24 +7,28 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 WAIT_S = 60.0
+T = TypeVar("T")
 
 
-def wait_for(condition: Callable[[], bool], limit_s: float = WAIT_S) -> None:
-    """Ask again and again until the condition holds."""
+def wait_for(condition: Callable[[], T], limit_s: float = WAIT_S, problem: str = "") -> T:
+    """Ask again and again until the condition returns what is true, and return that."""
     deadline_s = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline_s
+    while not (answer := condition()):
+        assert time.monotonic() < deadline_s, problem
         time.sleep(0.01)
+    return answer
 
 
-async def until(condition: Callable[[], Any], limit_s: float = 300.0) -> None:
-    """Ask every 50 ms, often of virtual time, until the condition holds."""
+async def until(
+    condition: Callable[[], Any], limit_s: float = 300.0, pause_s: float = 0.05
+) -> None:
+    """Ask after each pause, often of virtual time, until the condition holds."""
     async with asyncio.timeout(limit_s):
         while not condition():  # noqa: ASYNC110 - virtual time costs nothing
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(pause_s)

@@ -23,6 +23,7 @@ from tests.conformance.applied import LIMIT_S
 from tests.conformance.pair import Pair, Speaker, running_pair
 from tests.controller.harness import incremental_change, topic
 from tests.ports import free_ports
+from tests.waits import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,10 +59,11 @@ def _add_listener(speaker: Speaker, listeners: str, port: int) -> Speaker:
 def _wait_for_offsets_topic(pair: Pair) -> None:
     """Wait until both have the topic that the first question for a coordinator creates."""
     request = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
-    deadline = time.monotonic() + LIMIT_S
-    while any(answer.coordinators[0].error_code for answer in pair.ask(request)):
-        assert time.monotonic() < deadline, "the offsets topic is not created"
-        time.sleep(0.05)
+    wait_for(
+        lambda: not any(answer.coordinators[0].error_code for answer in pair.ask(request)),
+        LIMIT_S,
+        "the offsets topic is not created",
+    )
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,7 @@ from tests.conformance.applied import wait_until_applied
 from tests.conformance.kafka import RealKafka, answers
 from tests.conformance.pair import Speaker
 from tests.conformance.tool_pairs import Said, our_tool
+from tests.waits import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -82,10 +83,7 @@ class Node(RealKafka):
         return found.current_path, found.future_path
 
     def wait_for(self, partition: TopicPartition, *place: str | None) -> None:
-        deadline = time.monotonic() + 60
-        while self.place(partition) != place:
-            assert time.monotonic() < deadline, (self.place(partition), place)
-            time.sleep(0.1)
+        wait_for(lambda: self.place(partition) == place, problem=f"{partition} is not at {place}")
 
     def throttle(self, rate: str | None) -> None:
         broker = ConfigResource(ResourceType.BROKER, "1")

@@ -20,10 +20,10 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.metadata import MetadataRequest
 from tests.conformance.clients.target import SELECTED, running_target
 from tests.conformance.pair import wait_until_all_applied
-from tests.waits import WAIT_S
+from tests.waits import WAIT_S, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from ottla import ConsumerSettings
     from ottla.clients.consumer.record_decoder import ConsumerRecord
@@ -67,16 +67,6 @@ def _read(consumer: Consumer, count: int, seconds: float = WAIT_S) -> list[Consu
     while len(found) < count and time.monotonic() < deadline:
         found += consumer.poll(0.5)
     return found
-
-
-def _wait(condition: Callable[[], bool], seconds: float = WAIT_S) -> bool:
-    """Wait for what reaches the brokers' metadata a moment after the answer."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
@@ -255,7 +245,7 @@ def test_topics_and_configs_are_managed(admin: Admin, topic: str) -> None:
         assert not isinstance(description, KafkaError)
         return len(description.partitions)
 
-    assert _wait(lambda: partitions() == 5)
+    wait_for(lambda: partitions() == 5)
     missing = admin.describe_topics(["no-such-topic"])["no-such-topic"]
     assert isinstance(missing, KafkaError)
     assert missing.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -268,13 +258,13 @@ def test_topics_and_configs_are_managed(admin: Admin, topic: str) -> None:
         entry = entries["retention.ms"]
         return entry.value, entry.is_default
 
-    assert _wait(lambda: retention() == ("60000", False))
+    wait_for(lambda: retention() == ("60000", False))
     change = ConfigChange("retention.ms", operation=AlterOperation.DELETE)
     assert admin.alter_configs({resource: [change]}) == {resource: None}
-    assert _wait(lambda: retention() == ("604800000", True))
+    wait_for(lambda: retention() == ("604800000", True))
     assert topic in {listed.name for listed in admin.list_topics()}
     admin.delete_topic(topic)
-    assert _wait(lambda: topic not in {listed.name for listed in admin.list_topics()})
+    wait_for(lambda: topic not in {listed.name for listed in admin.list_topics()})
 
 
 def test_groups_are_managed(bootstrap: str, admin: Admin, topic: str) -> None:

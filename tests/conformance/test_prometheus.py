@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import time
 import urllib.parse
 import urllib.request
 from contextlib import contextmanager
@@ -16,9 +15,9 @@ import pytest
 
 import ottla
 from ottla.testing.cluster import Cluster
-from tests import waits
 from tests.conformance.promtool import promtool_or_skip
 from tests.ports import free_ports
+from tests.waits import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,17 +84,6 @@ def health(api: str) -> tuple[str, str, list[str]]:
     return state["health"], state["lastError"], [one["value"][1] for one in query(api, "up")]
 
 
-def wait_for(api: str, expression: str) -> list[Any]:
-    """Wait until an expression has a result."""
-    deadline = time.monotonic() + WAIT_S
-    while time.monotonic() < deadline:
-        found = query(api, expression)
-        if found:
-            return found
-        time.sleep(0.2)
-    raise AssertionError(f"no result of {expression}")
-
-
 @pytest.mark.parametrize("spelling", ["classic", "reporter"])
 def test_prometheus_scrapes_a_node_and_the_dashboard_has_data(
     tmp_path: Path, spelling: str
@@ -114,9 +102,9 @@ def test_prometheus_scrapes_a_node_and_the_dashboard_has_data(
             consumer.commit()
         target = cluster.metrics_url.removeprefix("http://").removesuffix("/metrics")
         with prometheus(program, tmp_path, target) as api:
-            assert wait_for(api, "count_over_time(up[1m]) > 3")
+            wait_for(lambda: query(api, "count_over_time(up[1m]) > 3"), WAIT_S)
             # a scrape of a busy machine may be late: the one after it is not
-            waits.wait_for(lambda: health(api) == ("up", "", ["1"]), WAIT_S)
+            wait_for(lambda: health(api) == ("up", "", ["1"]), WAIT_S)
             assert query(api, 'ALERTS{alertstate="firing"}') == []
             empty = [one for one in expressions() if not query(api, one)]
     assert empty == []

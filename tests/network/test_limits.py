@@ -13,6 +13,7 @@ from ottla.network.limits import ConnectionQuota, frame_limit_ms, parse_override
 from ottla.network.server import Listener, close_idlest
 from ottla.network.sockets import listen
 from tests.network.test_connection import Echo, frame, read_frame
+from tests.waits import until
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -50,12 +51,6 @@ def run(
             echo.large.close()
 
     asyncio.run(main())
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Run the loop until the condition holds."""
-    while not condition():  # noqa: ASYNC110 - the listener has no event for it
-        await asyncio.sleep(0.005)
 
 
 @pytest.mark.parametrize("sent", [b"\0", struct.pack(">i", 100 << 20) + b"ab"])

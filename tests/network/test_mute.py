@@ -7,7 +7,8 @@ import struct
 from typing import TYPE_CHECKING
 
 from tests.network.test_connection import frame, read_frame
-from tests.network.test_limits import run, until
+from tests.network.test_limits import run
+from tests.waits import until
 
 if TYPE_CHECKING:
     from ottla.network.server import Listener

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 from ottla.network.limits import ConnectionQuota
 from ottla.network.server import Listener
 from ottla.network.sockets import listen
-from tests.network.test_limits import until
 from tests.network.test_tls_states import Side, contexts
+from tests.waits import until
 
 if TYPE_CHECKING:
     import ssl

@@ -17,10 +17,9 @@ from ottla import NewTopic, TopicPartition
 from ottla.errors import KafkaError
 from ottla.server.node.format import read_meta_properties
 from ottla.testing.simulation import SimulatedCluster
+from tests.waits import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ottla.types import Uuid
 
 SETTINGS: Final = {
@@ -57,7 +56,7 @@ class ReplacedVoters:
         self.is_over = True
         async with asyncio.timeout(120):
             await asyncio.gather(*jobs)
-        await self._until(self._are_equal)
+        await until(self._are_equal, 90)
         await self._check()
         await self.cluster.stop()
 
@@ -73,7 +72,7 @@ class ReplacedVoters:
             self.cluster.kill(node_id)
             await self.cluster.start(node_id)
         assert self._directory(node_id) != former
-        await self._until(self._is_whole)
+        await until(self._is_whole, 90)
 
     def _raft(self, node_id: int) -> Any:
         node = self.cluster[node_id].node
@@ -112,11 +111,6 @@ class ReplacedVoters:
                 await asyncio.sleep(self.rng.random() * 0.2)
 
     # What holds
-
-    async def _until(self, holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(90):
-            while not holds():  # noqa: ASYNC110 - virtual time costs nothing
-                await asyncio.sleep(0.2)
 
     def _is_whole(self) -> bool:
         """Whether each node votes with the disks it has now, and holds the partition."""

@@ -7,15 +7,15 @@ import asyncio
 import pytest
 
 from ottla.testing.simulation import SimulatedCluster
+from tests.waits import until
 
 ELECTION_TIMEOUT_US = 1_000_000
 """controller.quorum.election.timeout.ms: no election may have to wait for it."""
 
 
 async def _until_active(cluster: SimulatedCluster, *but: int) -> None:
-    async with asyncio.timeout(30):
-        while (active := cluster.active_controller) is None or active in {cluster[n] for n in but}:  # noqa: ASYNC110 - virtual time
-            await asyncio.sleep(0.001)
+    others = {None, *(cluster[number] for number in but)}
+    await until(lambda: cluster.active_controller not in others, 30, 0.001)
 
 
 @pytest.mark.parametrize("seed", [100, 157, 160, 201])

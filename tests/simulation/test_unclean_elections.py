@@ -19,9 +19,10 @@ from ottla import NewTopic, TopicPartition
 from ottla.errors import KafkaError
 from ottla.testing.simulation import SimulatedCluster
 from tests.simulation.clusters.transactions import SETTINGS as TRANSACTION_SETTINGS
+from tests.waits import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from ottla.replication.partition import Partition
 
@@ -64,13 +65,13 @@ class UncleanRun:
         for _ in range(self._rounds):
             await self._lose_leaders()
         self.cluster.heal()
-        await self._until(self._is_in_sync)
+        await until(self._is_in_sync, 120)
         self.is_over = True
         async with asyncio.timeout(120):
             await asyncio.gather(*jobs)
         await self._finish()
-        await self._until(self._is_in_sync)
-        await self._until(self._is_equal)
+        await until(self._is_in_sync, 120)
+        await until(self._is_equal, 120)
         await self._read_all()
 
     def _count_elections(self) -> None:
@@ -161,11 +162,6 @@ class UncleanRun:
         await asyncio.sleep(self.rng.uniform(0, 4))
 
     # In the end
-
-    async def _until(self, holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(120):
-            while not holds():  # noqa: ASYNC110 - virtual time costs nothing
-                await asyncio.sleep(0.2)
 
     def _replicas(self, number: int) -> Iterator[Partition]:
         for one in BROKERS:

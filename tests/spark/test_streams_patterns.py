@@ -25,6 +25,7 @@ from ottla.streams import (
 )
 from tests.spark.marks import SPARK_WARNINGS
 from tests.spark.streams_topics import written
+from tests.waits import wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,11 +76,8 @@ def test_topics_that_appear_later_are_read_from_their_beginning(
         servers = node.bootstrap
         return Streams(application(), bootstrap_servers=servers, checkpoint=tmp_path, spark=spark)
 
-    def wait_for(topic: str, found: dict[str, list[Any]]) -> None:
-        end_s = time.monotonic() + FINISH_S
-        while written(node.bootstrap, topic) != found and time.monotonic() < end_s:
-            time.sleep(0.5)
-        assert written(node.bootstrap, topic) == found
+    def wait_for_counts(counts: dict[str, list[Any]]) -> None:
+        wait_for(lambda: written(node.bootstrap, "counts") == counts, FINISH_S)
 
     for topic in ("copies", "counts", "by-key"):
         create(topic, 2)
@@ -92,14 +90,14 @@ def test_topics_that_appear_later_are_read_from_their_beginning(
     create("numbers-b", 3, 1, 2)  # more partitions than there were tasks
     create("keyed-b", 2, 1)
     app().process_available(FINISH_S)
-    wait_for("counts", {"0": [1], "1": [1, 2], "2": [1]})
+    wait_for_counts({"0": [1], "1": [1, 2], "2": [1]})
     assert written(node.bootstrap, "by-key") == {"k": [1, 2]}
     found = app().state_query(StateQueryRequest("by-key", KeyQuery("k")))
     assert [one.result for one in found.partition_results.values()] == [None, 2]
     assert found.position[TopicPartition("keyed-b", 1)] == 0
     running = app().start()
     create("numbers-c", 2, 2)
-    wait_for("counts", {"0": [1], "1": [1, 2], "2": [1, 2]})
+    wait_for_counts({"0": [1], "1": [1, 2], "2": [1, 2]})
     create("keyed-c", 3, 1)
     words = r"topic 'keyed-c' has 3 partitions, where the query may read topics of 1 to 2"
     with pytest.raises(StreamingQueryException, match=words):
@@ -131,9 +129,7 @@ def test_an_application_may_start_before_the_topics_of_a_pattern(
         admin.create_topic("early-in-a", partitions=3)
     with Producer(bootstrap_servers=node.bootstrap) as producer:
         producer.send("early-in-a", b"1", b"k", partition=2)
-    end_s = time.monotonic() + FINISH_S
-    while not written(node.bootstrap, "early-out") and time.monotonic() < end_s:
-        time.sleep(0.5)
+    wait_for(lambda: written(node.bootstrap, "early-out"), FINISH_S)
     running.stop()
     assert written(node.bootstrap, "early-out") == {"k": [1]}
     with Producer(bootstrap_servers=node.bootstrap) as producer:
@@ -175,32 +171,29 @@ def test_topics_of_a_pattern_may_be_deleted(
             for topic in topics:
                 producer.send(topic, b"1", b"k", partition=1)
 
-    def wait_for(count: int) -> None:
-        end_s = time.monotonic() + FINISH_S
+    def wait_for_numbers(count: int) -> None:
         expected = {"k": list(range(1, count + 1))}
-        while written(node.bootstrap, "gone-out") != expected and time.monotonic() < end_s:
-            time.sleep(0.5)
-        assert written(node.bootstrap, "gone-out") == expected
+        wait_for(lambda: written(node.bootstrap, "gone-out") == expected, FINISH_S)
 
     create("gone-out", "gone-in-a", "gone-in-b")
     send("gone-in-a", "gone-in-b")
     app().process_available(150)
-    wait_for(2)
+    wait_for_numbers(2)
     delete("gone-in-a")  # the first topic, whose offsets had the decision on the micro-batch
     send("gone-in-b")
     app().process_available(150)
-    wait_for(3)
+    wait_for_numbers(3)
     ((_, lags),) = app().all_local_store_partition_lags().items()
     assert [one.offset_lag for one in lags.values()] == [0, 0]
     running = app().start()
     create("gone-in-a")
     send("gone-in-a")
-    wait_for(4)
+    wait_for_numbers(4)
     delete("gone-in-b")
     time.sleep(3)  # the query looks for topics every two seconds
     assert running.state.name == "RUNNING"
     send("gone-in-a")
-    wait_for(5)
+    wait_for_numbers(5)
     running.stop()
     delete("gone-in-a")
     create("gone-in-a", "gone-in-c")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,9 +11,9 @@ from ottla import Admin, Producer
 from ottla.streams import ApplicationState, Streams, StreamsBuilder, StreamsConfig
 from tests.spark.marks import SPARK_WARNINGS
 from tests.spark.streams_topics import written
+from tests.waits import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -34,14 +33,6 @@ QUIET_S = 3
 def inverted(value: int) -> float:
     """Return four less a number, inverted: an error for four."""
     return 1 / (4 - value)
-
-
-def wait_for(is_there: Callable[[], bool]) -> None:
-    """Wait until something is there."""
-    end_s = time.monotonic() + WAIT_S
-    while not is_there() and time.monotonic() < end_s:
-        time.sleep(0.2)
-    assert is_there()
 
 
 def test_an_application_is_paused_and_goes_on(
@@ -68,15 +59,15 @@ def test_an_application_is_paused_and_goes_on(
     app.set_state_listener(lambda new, _: changes.append(new))
     app.start()
     send(3)
-    wait_for(lambda: results() == [1.0])
+    wait_for(lambda: results() == [1.0], WAIT_S)
     app.pause()
     send(2)
     assert not app.await_termination(QUIET_S)
     assert (results(), app.is_paused, app.state) == ([1.0], True, ApplicationState.RUNNING)
     app.resume()
-    wait_for(lambda: results() == [1.0, 0.5])
+    wait_for(lambda: results() == [1.0, 0.5], WAIT_S)
     send(4)
-    wait_for(lambda: changes[-1] is ApplicationState.ERROR)
+    wait_for(lambda: changes[-1] is ApplicationState.ERROR, WAIT_S)
     with pytest.raises(StreamingQueryException, match="division by zero"):
         app.await_termination(WAIT_S)
     app.stop()

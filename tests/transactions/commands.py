@@ -35,6 +35,7 @@ from ottla.records.batches import iterate_batches
 from ottla.records.builder import encode_batch
 from ottla.types import ZERO_UUID
 from tests.server.requests.untrusted_clients import Peer
+from tests.waits import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,7 +95,7 @@ class Session:
         )
         answer = self._peer.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
         for index in range(int(partitions)):
-            _until(lambda index=index: self.do_latest(f"{name}-{index}") == ["0"])  # type: ignore[misc] # a lambda's default binds the loop's value
+            wait_for(lambda index=index: self.do_latest(f"{name}-{index}") == ["0"], PATIENCE_S)  # type: ignore[misc] # a lambda's default binds the loop's value
         return [_code(answer.topics[0].error_code)]
 
     def do_delete(self, name: str) -> list[str]:
@@ -420,13 +421,15 @@ class Session:
 
     def do_await(self, transactional_id: str, state: str) -> list[str]:
         """Wait until a transaction is in a state."""
-        _until(lambda: self.do_describe(transactional_id)[0].split()[0] == state)
+        wait_for(lambda: self.do_describe(transactional_id)[0].split()[0] == state, PATIENCE_S)
         return [state]
 
     # ---------------------------------------------------------------- internals
 
     def _wait_until_complete(self, transactional_id: str) -> None:
-        _until(lambda: not self.do_describe(transactional_id)[0].startswith("Prepare"))
+        wait_for(
+            lambda: not self.do_describe(transactional_id)[0].startswith("Prepare"), PATIENCE_S
+        )
 
     def _ask_again(self, request: Request, version: int) -> Any:
         """Ask until the answer has none of the codes after which clients try again."""
@@ -453,13 +456,6 @@ class Session:
             return f"{batch.base_offset}: {'commit' if record.key[3] else 'abort'} of {producer}"
         values = " ".join(record.value.decode() for record in batch.records())
         return f"{batch.base_offset}: {values} of {producer}"
-
-
-def _until(holds: Callable[[], bool]) -> None:
-    end_s = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < end_s
-        time.sleep(_PAUSE_S)
 
 
 def _codes(answer: Any) -> list[int]:

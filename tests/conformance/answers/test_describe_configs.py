@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,6 +18,7 @@ from ottla.config.describe import (
     describe_topic,
 )
 from ottla.config.topic import parse_topic_config
+from tests.waits import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -55,13 +55,13 @@ def admin(real_kafka: RealKafka) -> Iterator[Admin]:
 def _wait_until_applied(admin: Admin, broker: ConfigResource) -> None:
     """Wait for the node: Kafka tells the source of a change before it uses the value."""
     requested = {**CLUSTER, **OWN}
-    for _ in range(600):
+
+    def is_applied() -> bool:
         (entries,) = admin.describe_configs([broker]).values()
         assert not isinstance(entries, KafkaError)
-        if all(entries[name].value == text for name, text in requested.items()):
-            return
-        time.sleep(0.1)
-    pytest.fail("the node did not take the changes over")
+        return all(entries[name].value == text for name, text in requested.items())
+
+    wait_for(is_applied, problem="the node did not take the changes over")
 
 
 def _broker(name: str) -> ConfigResource:

@@ -6,7 +6,6 @@ Kafka: none. Whatever a case needs first is made here once a side, in the same o
 from __future__ import annotations
 
 import socket
-import time
 from typing import TYPE_CHECKING, Any
 
 from ottla.protocol import codec, frames
@@ -17,6 +16,7 @@ from ottla.types import ZERO_UUID, FileSlice
 from tests.conformance.applied import CHANGES, wait_until_applied
 from tests.conformance.differential.case import build
 from tests.conformance.differential.normalise import Normaliser
+from tests.waits import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,10 +118,7 @@ class Side:
 
     def until(self, probe: Callable[[], bool], what: str) -> None:
         """Try until something is true: metadata reach a broker after the answer."""
-        deadline = time.monotonic() + WAIT_S
-        while not probe():
-            assert time.monotonic() < deadline, f"{self.name}: {what}"
-            time.sleep(0.005)
+        wait_for(probe, WAIT_S, f"{self.name}: {what}")
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
         """Make something on the first call for its name."""

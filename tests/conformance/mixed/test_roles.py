@@ -11,9 +11,10 @@ from ottla import Admin, Consumer, KafkaError, NewTopic, Producer, TopicPartitio
 from ottla.cli.main import main
 from ottla.testing.cluster import Cluster
 from tests.conformance.kafka import RealKafka
+from tests.waits import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.conformance.kafka import Kafka
@@ -97,13 +98,6 @@ def _joined(
         yield running
 
 
-def _until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
-
-
 def _brokers(bootstrap: str) -> set[int]:
     with Admin(bootstrap_servers=bootstrap) as admin:
         return {node.node_id for node in admin.describe_cluster().brokers}
@@ -172,12 +166,12 @@ def _swap_leaders(admin: Admin, topic: str, replicas: list[int]) -> None:
         found = {one.partition: one.leader.node_id for one in described.partitions if one.leader}
         return found == leaders and all(len(one.isr) == 2 for one in described.partitions)
 
-    _until(is_moved, "leaders do not move")
+    wait_for(is_moved, problem="leaders do not move")
 
 
 def test_a_real_broker_serves_under_our_controller(ours: Cluster, their_broker: RealKafka) -> None:
     """It registers, is unfenced, leads partitions, and forwards requests to us."""
-    _until(lambda: _brokers(ours.bootstrap) == {1, BROKER}, "the broker is not there")
+    wait_for(lambda: _brokers(ours.bootstrap) == {1, BROKER}, problem="the broker is not there")
     _carries_records(ours.bootstrap, "on-theirs", BROKER)
     _carries_records(their_broker.bootstrap, "on-ours", 1)
     _replicates(ours.bootstrap, "on-both")
@@ -195,12 +189,12 @@ def test_a_real_broker_that_is_killed_is_fenced_at_once(
     ours: Cluster, their_broker: RealKafka
 ) -> None:
     """Its partitions have another leader long before its session of ten minutes expires."""
-    _until(lambda: _brokers(ours.bootstrap) == {1, BROKER}, "the broker is not there")
+    wait_for(lambda: _brokers(ours.bootstrap) == {1, BROKER}, problem="the broker is not there")
     with Admin(bootstrap_servers=ours.bootstrap) as admin:
         admin.create_topics([NewTopic("led-by-theirs", assignments={0: [BROKER, 1]})])
-    _until(lambda: _leader(ours.bootstrap, "led-by-theirs") == BROKER, "it does not lead")
+    wait_for(lambda: _leader(ours.bootstrap, "led-by-theirs") == BROKER, problem="it does not lead")
     their_broker.kill()
-    _until(lambda: _leader(ours.bootstrap, "led-by-theirs") == 1, "no other leader")
+    wait_for(lambda: _leader(ours.bootstrap, "led-by-theirs") == 1, problem="no other leader")
     assert _brokers(ours.bootstrap) == {1}
 
 
@@ -208,7 +202,10 @@ def test_our_broker_serves_under_a_real_controller(
     their_controller: RealKafka, our_broker: Cluster
 ) -> None:
     """It registers, is unfenced, leads partitions, and forwards requests to it."""
-    _until(lambda: _brokers(their_controller.bootstrap) == {1, BROKER}, "the broker is not there")
+    wait_for(
+        lambda: _brokers(their_controller.bootstrap) == {1, BROKER},
+        problem="the broker is not there",
+    )
     _carries_records(their_controller.bootstrap, "on-ours", BROKER)
     _carries_records(our_broker.bootstrap, "on-theirs", 1)
     _replicates(their_controller.bootstrap, "on-both")
@@ -228,8 +225,8 @@ def test_our_standby_controller_registers_with_a_real_one(
     ours = our_standby.run(lambda one: one.addresses["CONTROLLER"])
     theirs = "127.0.0.1", their_controller.controller_port
     both = [(1, theirs[1]), (BROKER, ours[1])]
-    _until(lambda: _controllers(*theirs) == both, "ours is not registered with theirs")
-    _until(lambda: _controllers(*ours) == both, "ours does not know both")
+    wait_for(lambda: _controllers(*theirs) == both, problem="ours is not registered with theirs")
+    wait_for(lambda: _controllers(*ours) == both, problem="ours does not know both")
 
 
 def test_a_real_standby_controller_registers_with_ours(
@@ -245,7 +242,11 @@ def test_a_real_standby_controller_registers_with_ours(
     both = [(1, address[1]), (BROKER, node.controller_port)]
     node.launch()
     try:
-        _until(lambda: _controllers(*address) == both, "theirs is not registered with ours")
-        _until(lambda: _controllers("127.0.0.1", node.controller_port) == both, "not both")
+        wait_for(
+            lambda: _controllers(*address) == both, problem="theirs is not registered with ours"
+        )
+        wait_for(
+            lambda: _controllers("127.0.0.1", node.controller_port) == both, problem="not both"
+        )
     finally:
         node.kill()

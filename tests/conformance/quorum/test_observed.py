@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from ottla import Admin
 from ottla.testing.cluster import Cluster
 from tests.conformance.kafka import RealKafka
+from tests.waits import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,13 +62,14 @@ def test_a_real_broker_follows_our_metadata_log(
 def _await_follower(admin: Admin) -> None:
     """Wait until the follower has what is committed now."""
     committed = admin.describe_metadata_quorum().high_watermark
-    deadline = time.monotonic() + LIMIT_S
-    while time.monotonic() < deadline:
-        for one in admin.describe_metadata_quorum().observers:
-            if one.replica_id == FOLLOWER and one.log_end_offset >= committed:
-                return
-        time.sleep(0.1)
-    raise AssertionError(f"{admin.describe_metadata_quorum()} below {committed}")
+    wait_for(
+        lambda: any(
+            one.replica_id == FOLLOWER and one.log_end_offset >= committed
+            for one in admin.describe_metadata_quorum().observers
+        ),
+        LIMIT_S,
+        f"the follower is below {committed}",
+    )
 
 
 def _log(log_dir: Path) -> bytes:

@@ -38,7 +38,7 @@ from tests.server.security.walked_requests import (
     existing,
     walk,
 )
-from tests.waits import WAIT_S
+from tests.waits import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -197,10 +197,7 @@ class Target:
             return WATCH.seen, WATCH.calls
 
         seen, calls = self._cluster.run(handle)
-        deadline = time.monotonic() + WAIT_S
-        while not heard.answers and not heard.is_closed:
-            assert time.monotonic() < deadline, "no answer"
-            time.sleep(0.005)
+        wait_for(lambda: heard.answers or heard.is_closed, problem="no answer")
         return Outcome(heard.answers, heard.is_closed, seen, calls)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.errors import KafkaError
 from tests.simulation.clusters.settings import change_settings
+from tests.waits import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -37,7 +38,7 @@ class Bounds:
 
     async def check(self, is_up: Callable[[], bool]) -> None:
         """All nodes are up, the controller commits, and each partition acknowledges, in time."""
-        await self._within(UP_S, "all nodes run", self._until(is_up))
+        await self._within(UP_S, "all nodes run", until(is_up, UP_S, 0.2))
         await self._within(COMMIT_S, "the controller commits", self._commit())
         await self._within(ACKNOWLEDGED_S, "partitions acknowledge", self._acknowledge())
 
@@ -50,10 +51,6 @@ class Bounds:
             raise AssertionError(f"not {limit_s:.0f} s after a fault: {what}") from None
         lasted_s = self._cluster.loop.time() - begin_s
         self.longest_s[what] = max(self.longest_s.get(what, 0.0), lasted_s)
-
-    async def _until(self, holds: Callable[[], bool]) -> None:
-        while not holds():  # noqa: ASYNC110 - virtual time costs nothing
-            await asyncio.sleep(0.2)
 
     async def _commit(self) -> None:
         async with self._cluster.admin() as admin:
