@@ -69,8 +69,7 @@ class LocalFile(NamedTuple):
 
     def open(self) -> BinaryIO:
         """Return the content as a stream; the caller closes it."""
-        stream = FileStream(self.directory.open(self.path), 0, self.size)
-        return cast("BinaryIO", io.BufferedReader(stream, BUFFER_BYTES))
+        return file_stream(self.directory.open(self.path), 0, self.size)
 
 
 class SegmentFiles(NamedTuple):
@@ -118,8 +117,8 @@ class RemoteStorageManager(Protocol):
         """Release connections; no call follows."""
 
 
-class FileStream(io.RawIOBase):
-    """Bytes of a file of a directory, from start to end, as a stream that closes the file."""
+class _FileStream(io.RawIOBase):
+    """A range of a file's bytes."""
 
     def __init__(self, file: File, start: int, end: int) -> None:
         super().__init__()
@@ -131,12 +130,17 @@ class FileStream(io.RawIOBase):
         """Whether it can be read: always."""
         return True
 
+    def read(self, size: int = -1) -> bytes:
+        """Return size bytes, fewer only at the end, without a copy in between."""
+        left = max(self._end - self._position, 0)
+        data = self._file.read(self._position, left if size < 0 else min(size, left))
+        self._position += len(data)
+        return data
+
     def readinto(self, buffer: Any) -> int:
         """Fill the buffer as far as there are bytes; return their number."""
-        size = min(len(buffer), self._end - self._position)
-        data = self._file.read(self._position, size) if size > 0 else b""
+        data = self.read(len(buffer))
         buffer[: len(data)] = data
-        self._position += len(data)
         return len(data)
 
     def close(self) -> None:
@@ -144,3 +148,8 @@ class FileStream(io.RawIOBase):
         if not self.closed:
             self._file.close()
         super().close()
+
+
+def file_stream(file: File, start: int, end: int) -> BinaryIO:
+    """Return the bytes of a file from start to before end as a stream that closes the file."""
+    return cast("BinaryIO", _FileStream(file, start, end))
