@@ -4,7 +4,7 @@
 
 Runs a node in this process with topics of a hundred partitions and a group with an offset in every
 partition of ten topics; half of the partitions grow between two scrapes. Measures
-server/metrics/node.py and metrics/exposition.py.
+server/metrics/node.py and metrics/families.py.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import urllib.request
 from typing import TYPE_CHECKING
 
 import ottla
-from ottla.metrics.exposition import Exposition
+from ottla.metrics.families import Exposition
 from ottla.testing.cluster import Cluster
 from ottla.types import TopicPartition
 

@@ -18,10 +18,10 @@ from starlette.responses import PlainTextResponse
 
 from ottla.config.log_lines import LoggingSettings
 from ottla.config.secret import Secret
-from ottla.http import connection, pages
+from ottla.http import host
 from ottla.http.host import Access, BasicLogin, HttpHost, Page
 from ottla.metrics.families import Spelling
-from ottla.server.http import app
+from ottla.server.http import endpoint
 from ottla.server.http.health import NodeHealth
 from ottla.server.logging.lines import configure_logging
 from tests.waits import WAIT_S
@@ -65,8 +65,8 @@ def make_pages() -> list[Page]:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[HttpHost]:
     """Run a server that gives a request as much time as a busy machine may take."""
-    monkeypatch.setattr(pages, "ANSWER_LIMIT_S", 10 * WAIT_S)
-    monkeypatch.setattr(connection, "REQUEST_LIMIT_S", WAIT_S)
+    monkeypatch.setattr(host, "ANSWER_LIMIT_S", 10 * WAIT_S)
+    monkeypatch.setattr(host, "REQUEST_LIMIT_S", WAIT_S)
     running = HttpHost("127.0.0.1", 0, "metrics and probes")
     running.begin()
     running.start(make_pages)
@@ -111,12 +111,12 @@ def test_a_connection_without_a_whole_request_is_ended(
 ) -> None:
     """Nothing, half a head, a body that is missing, a second request that stays half: ended."""
     whole = start.startswith(REQUEST)
-    monkeypatch.setattr(connection, "REQUEST_LIMIT_S", WAIT_S if whole else LIMIT_S)
+    monkeypatch.setattr(host, "REQUEST_LIMIT_S", WAIT_S if whole else LIMIT_S)
     client = Client(server)
     client.send(start[: len(REQUEST)])
     if whole:
         assert client.answer().startswith(b"HTTP/1.1 200")
-        monkeypatch.setattr(connection, "REQUEST_LIMIT_S", LIMIT_S)
+        monkeypatch.setattr(host, "REQUEST_LIMIT_S", LIMIT_S)
         client.send(start[len(REQUEST) :])
     while client.answer():
         pass
@@ -134,7 +134,7 @@ def test_an_answer_may_take_longer_than_a_request(server: HttpHost) -> None:
 
 def test_idle_connections_do_not_keep_a_probe_out(server: HttpHost) -> None:
     """Beyond the limit the oldest idle connection is ended, and the probe is answered."""
-    idle = [Client(server) for _ in range(connection.CONNECTIONS_MAX)]
+    idle = [Client(server) for _ in range(host.CONNECTIONS_MAX)]
     probe = Client(server)
     probe.send(REQUEST)
     assert probe.answer().startswith(b"HTTP/1.1 200")
@@ -149,7 +149,7 @@ def test_an_idle_connection_goes_before_one_that_waits(
     server: HttpHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Answers under way stay; when all are, the oldest of them gives its place to a probe."""
-    monkeypatch.setattr(connection, "CONNECTIONS_MAX", 3)
+    monkeypatch.setattr(host, "CONNECTIONS_MAX", 3)
     never = REQUEST.replace(b"livez", b"never")
     clients = []
     for _ in range(3):
@@ -173,7 +173,7 @@ def test_an_idle_connection_goes_before_one_that_waits(
 
 def test_scrapes_are_bounded_and_probes_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """One scrape more than may be gathered at a time is refused; probes are answered meanwhile."""
-    monkeypatch.setattr(app, "SCRAPES_MAX", 1)
+    monkeypatch.setattr(endpoint, "SCRAPES_MAX", 1)
 
     async def run() -> list[int]:
         nothing: Any = None
@@ -185,7 +185,7 @@ def test_scrapes_are_bounded_and_probes_are_not(monkeypatch: pytest.MonkeyPatch)
             return []
 
         monkeypatch.setattr(health, "gather", gather)
-        node_pages = app.NodePages(health, Spelling.CLASSIC)
+        node_pages = endpoint.NodePages(health, Spelling.CLASSIC)
         request = Request({"type": "http", "headers": []})
         first = asyncio.create_task(node_pages.metrics(request))
         await asyncio.sleep(0)
@@ -246,7 +246,7 @@ def test_a_body_is_bounded(
     server: HttpHost, monkeypatch: pytest.MonkeyPatch, size: int, *, chunked: bool, status: int
 ) -> None:
     """A body of more bytes is refused, whether or not its length is announced."""
-    monkeypatch.setattr(pages, "BODY_BYTES_MAX", 1000)
+    monkeypatch.setattr(host, "BODY_BYTES_MAX", 1000)
     connected = http.client.HTTPConnection(*server.address, timeout=WAIT_S)
     body: Any = iter([b"x"] * size) if chunked else b"x" * size
     connected.request("PUT", "/put", body, encode_chunked=chunked)
@@ -258,7 +258,7 @@ def test_an_answer_that_does_not_begin_is_given_up(
     server: HttpHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client learns of it; a connection must not wait for ever."""
-    monkeypatch.setattr(pages, "ANSWER_LIMIT_S", 0.01)
+    monkeypatch.setattr(host, "ANSWER_LIMIT_S", 0.01)
     client = Client(server)
     client.send(REQUEST.replace(b"livez", b"never"))
     assert client.answer().startswith(b"HTTP/1.1 503")

@@ -11,8 +11,8 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
-from ottla.metrics.exposition import Exposition
 from ottla.metrics.families import (
+    Exposition,
     Kind,
     Series,
     Spelling,

@@ -6,7 +6,7 @@ from math import exp
 
 import pytest
 
-from ottla.metrics.rates import TICK_S, Ewma, Meter
+from ottla.metrics.samples import TICK_S, Ewma, Meter
 
 
 def test_the_first_sample_counts_fully_and_later_ones_by_weight() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ottla.network.outgoing import is_refused
+from ottla.network.node_channel import is_refused
 
 
 def _closed_port() -> int:

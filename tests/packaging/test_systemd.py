@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla.server.system.service_manager import notify
+from ottla.server.system.process import notify
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

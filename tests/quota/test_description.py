@@ -8,7 +8,7 @@ import pytest
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.describe_client_quotas import DescribeClientQuotasRequest
-from ottla.quota.description import DEFAULT, EXACT, SPECIFIED, describe_quotas
+from ottla.server.handlers.quotas import DEFAULT, EXACT, SPECIFIED, describe_quotas
 
 if TYPE_CHECKING:
     from ottla.metadata.quota_keys import QuotaEntity

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from ottla.quota.precedence import ClientLimits, ClientQuotaEntity
+from ottla.quota.meters import ClientLimits, ClientQuotaEntity
 
 Entity = tuple[tuple[str, str | None], ...]
 

@@ -15,7 +15,7 @@ from ottla.quota.replication import ReplicationQuota
 from ottla.records.builder import encode_batch
 from ottla.replication.fetcher import NAMED_AT_ONCE, FetcherSettings, ReplicaFetcher
 from ottla.replication.partition import Partition
-from ottla.replication.traffic import ReplicationTraffic
+from ottla.replication.replica_set import ReplicationTraffic
 from ottla.storage.log.config import LogConfig
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.testing.disk import SimulatedDisk

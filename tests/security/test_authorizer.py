@@ -22,7 +22,7 @@ from ottla.security.acl import (
 )
 from ottla.security.authorizer import StandardAuthorizer
 from ottla.security.principal import Principal
-from ottla.server.metrics.authorization import AuthorizationMetrics
+from ottla.server.metrics.node import AuthorizationMetrics
 
 ALICE = Principal("User", "alice")
 TOPIC = ResourceType.TOPIC

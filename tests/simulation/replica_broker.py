@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from ottla.metadata.partition import PartitionRegistration
     from ottla.protocol.apis.alter_partition import AlterPartitionRequest
     from ottla.protocol.apis.list_offsets import ListOffsetsRequest
-    from ottla.replication.acknowledgements import ReplicationWait
     from ottla.replication.isr_updates import BrokerEpochs
+    from ottla.replication.leader_state import ReplicationWait
     from ottla.replication.partition import Partition
     from ottla.types import Buffer, TopicPartition, Uuid
     from tests.simulation.replicas import SimulatedReplicas

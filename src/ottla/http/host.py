@@ -17,7 +17,15 @@ import socket
 import threading
 from base64 import b64encode
 from hmac import compare_digest
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import h11
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 if TYPE_CHECKING:
     import ssl
@@ -25,8 +33,159 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
     from starlette.responses import Response
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from ottla.config.secret import Secret
+
+REQUEST_LIMIT_S = 5.0
+"""Time limit for a request to arrive, and for the first one of a connection to begin."""
+CONNECTIONS_MAX = 64
+_UNFINISHED = {h11.IDLE, h11.SEND_BODY, h11.ERROR}
+"""States of the client before its request is complete."""
+
+
+class HttpConnection(H11Protocol):
+    """One connection, on the server's loop."""
+
+    _since_s = 0.0
+    """Start of its idle time, or of the response that is being written."""
+    _request_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as theirs
+        """Count the connection, close another one at the limit, and wait for a request."""
+        super().connection_made(transport)
+        self._since_s = self.loop.time()
+        self._watch()
+        if len(self.connections) > CONNECTIONS_MAX:
+            self._make_room()
+
+    def data_received(self, data: bytes) -> None:
+        """Receive bytes; a request that began must be complete in time."""
+        was_idle = self.is_idle
+        super().data_received(data)
+        if was_idle and not self.is_idle:
+            self._since_s = self.loop.time()
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        self._since_s = self.loop.time()
+        super().on_response_complete()
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._forget_timer()
+        super().connection_lost(exc)
+
+    def end(self) -> None:
+        """Close at once; the client may lose the end of an answer."""
+        self._forget_timer()
+        self.connections.discard(self)
+        self.transport.abort()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no response is being written."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def _watch(self) -> None:
+        if self.conn.their_state not in _UNFINISHED:
+            self._forget_timer()
+        elif self._request_timer is None and self.timeout_keep_alive_task is None:
+            # further bytes do not restart it: the limit is for the whole request
+            self._request_timer = self.loop.call_later(REQUEST_LIMIT_S, self.end)
+
+    def _forget_timer(self) -> None:
+        if self._request_timer is not None:
+            self._request_timer.cancel()
+            self._request_timer = None
+
+    def _make_room(self) -> None:
+        """Close the connection that has been idle longest, else that with the oldest response."""
+        others: list[Any] = [other for other in self.connections if other is not self]
+        min(others, key=_order).end()
+
+
+def _order(connection: HttpConnection) -> tuple[bool, float]:
+    return not connection.is_idle, connection._since_s  # noqa: SLF001 - of the same module
+
+
+BODY_BYTES_MAX: Final = 1 << 20
+"""Largest body of a request; JSON documents of settings are far smaller."""
+ANSWER_LIMIT_S: Final = 30.0
+"""Time until an answer begins; the slowest page waits ten seconds for a node's loop."""
+UNAUTHORIZED, TOO_LARGE, UNAVAILABLE = 401, 413, 503
+
+
+def make_app(pages: Sequence[Page], login: BasicLogin | None) -> Starlette:
+    """Return the application; called on the host's thread."""
+    return Starlette(
+        routes=[
+            Route(page.path, _guarded(page, login), methods=list(page.methods)) for page in pages
+        ],
+        middleware=[
+            Middleware(_RequestLimits),
+            Middleware(GZipMiddleware, compresslevel=1),
+        ],
+    )
+
+
+def _guarded(page: Page, login: BasicLogin | None) -> Callable[[Request], Awaitable[Response]]:
+    if login is None or not page.needs_login:
+        return page.answer
+
+    async def answer(request: Request) -> Response:
+        if login.admits(request.headers.get("authorization", "")):
+            return await page.answer(request)
+        challenge = {"www-authenticate": 'Basic realm="ottla", charset="UTF-8"'}
+        return PlainTextResponse("a login is required\n", UNAUTHORIZED, headers=challenge)
+
+    return answer
+
+
+class _TooLarge(Exception):
+    """A body has more bytes than a request may have."""
+
+
+class _RequestLimits:
+    """Bounds a request's body and the time until its answer begins.
+
+    The time for the request to arrive is bounded by its connection.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        byte_count = 0
+        has_begun = False
+
+        async def bounded_receive() -> Message:
+            nonlocal byte_count
+            message = await receive()
+            byte_count += len(message.get("body", b""))
+            if byte_count > BODY_BYTES_MAX:
+                raise _TooLarge
+            return message
+
+        async def noticed_send(message: Message) -> None:
+            nonlocal has_begun
+            has_begun = True
+            limit.reschedule(None)  # a slow client may take its time for the answer
+            await send(message)
+
+        try:
+            async with asyncio.timeout(ANSWER_LIMIT_S) as limit:
+                await self._app(scope, bounded_receive, noticed_send)
+        except (_TooLarge, TimeoutError) as error:
+            if has_begun:
+                raise
+            is_large = isinstance(error, _TooLarge)
+            text = "the body is too large\n" if is_large else "no answer in time\n"
+            status = TOO_LARGE if is_large else UNAVAILABLE
+            await PlainTextResponse(text, status)(scope, receive, send)
+
 
 log = logging.getLogger("ottla.http")
 START_DELAY_S = 1.0
@@ -132,8 +291,7 @@ class HttpHost:
     async def _serve(self, pages: Sequence[Page], access: Access) -> None:
         import uvicorn
 
-        from ottla.http.connection import HttpConnection
-        from ottla.http.pages import make_app
+        from ottla.http.host import HttpConnection, make_app
 
         private = [page.path for page in pages if not page.is_public]
         if private and access.login is None and not is_loopback(self.address[0]):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.metadata.quota_keys import IP
 from ottla.metrics.sampled_stat import SampledStat
 from ottla.quota.meters import IDLE_MS, MAX_METERS
-from ottla.quota.throttle import over_rate_ms
+from ottla.quota.rates import over_rate_ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.quota.meters import Meters
-from ottla.quota.throttle import overdrawn_ms
+from ottla.quota.rates import overdrawn_ms
 
 if TYPE_CHECKING:
     from ottla.metrics.sampled_stat import SampleWindow

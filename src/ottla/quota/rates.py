@@ -10,14 +10,29 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.metrics.sampled_stat import SampledStat
 from ottla.quota.meters import Meters
-from ottla.quota.throttle import MAX_THROTTLE_MS, over_rate_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ottla.metrics.sampled_stat import SampleWindow
-    from ottla.quota.meters import Limited
-    from ottla.quota.precedence import ClientQuotaEntity
+    from ottla.quota.meters import ClientQuotaEntity, Limited
+
+MAX_THROTTLE_MS = 2**31 - 1
+
+
+def over_rate_ms(rate: float, limit: float, window_ms: int) -> int:
+    """Return the delay after which the mean over window and delay equals the limit."""
+    return _rounded((rate - limit) / limit * window_ms)
+
+
+def overdrawn_ms(tokens: float, limit: float) -> int:
+    """Return the time in which an overdrawn bucket (tokens < 0) refills to zero."""
+    return _rounded(-tokens / limit * 1000)
+
+
+def _rounded(milliseconds: float) -> int:
+    """Round halves up, as Java does; the result must fit into a 32-bit protocol field."""
+    return math.floor(min(milliseconds, MAX_THROTTLE_MS) + 0.5)
 
 
 class ClientUse(NamedTuple):

@@ -16,8 +16,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.errors import CorruptMessage
-from ottla.replication.log_copy import append_copied, follow_offsets
-from ottla.replication.truncation import cut_to_diverging
+from ottla.replication.log_copy import append_copied, cut_to_diverging, follow_offsets
 from ottla.storage.batches import leading_batches_size
 from ottla.storage.log.append_info import FetchIsolation
 from ottla.types import FileSlice

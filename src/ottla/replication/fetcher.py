@@ -28,7 +28,7 @@ from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.protocol.apis.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from ottla.protocol.fetch_values import FetchValues
 from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from ottla.replication.truncation import Cut, cut_without_epochs
+from ottla.replication.log_copy import Cut, cut_without_epochs
 from ottla.storage.disk_errors import is_exhaustion
 from ottla.storage.log.append_info import UnexpectedAppendOffset
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
         PartitionKey,
     )
     from ottla.replication.partition import Partition
-    from ottla.replication.traffic import ReplicationTraffic
+    from ottla.replication.replica_set import ReplicationTraffic
     from ottla.storage.log.partition_log import PartitionLog
     from ottla.types import TopicPartition
 

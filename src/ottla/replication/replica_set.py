@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.validator import AppendOrigin
 from ottla.replication.partition import ACKS_ALL, Partition
-from ottla.replication.traffic import ReplicationTraffic
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -25,6 +24,17 @@ if TYPE_CHECKING:
     from ottla.storage.log_set.log_set import LogSet
     from ottla.storage.producers.append import TransactionAppend
     from ottla.types import Uuid
+
+
+class ReplicationTraffic:
+    """Bytes fetched as a follower and sent as a leader, and the share of replicas being moved."""
+
+    __slots__ = ("bytes_in", "bytes_out", "moved_bytes_in", "moved_bytes_out")
+
+    def __init__(self) -> None:
+        self.bytes_in = self.bytes_out = 0
+        self.moved_bytes_in = self.moved_bytes_out = 0
+        """Of replicas that a reassignment adds."""
 
 
 MAX_TURNS: Final = 10

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.metrics.sampled_stat import SampledStat, SampleWindow
 from ottla.quota.mutations import TokenBucket
-from ottla.quota.throttle import over_rate_ms, overdrawn_ms
+from ottla.quota.rates import over_rate_ms, overdrawn_ms
 from tests.conformance.kafka import HERE
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.replication.share.measures import ShareMeasures
+from ottla.replication.share.partition import ShareMeasures
 
 
 def test_the_ratio_compares_a_fetch_with_the_time_since_the_one_before() -> None:

@@ -13,16 +13,15 @@ from ottla.protocol.apis.read_share_group_state import ReadShareGroupStateRespon
 from ottla.protocol.apis.write_share_group_state import WriteShareGroupStateResponse
 from ottla.purgatory.pending import Pending
 from ottla.purgatory.timing_wheel import TimingWheel
-from ottla.replication.share import acknowledging, archiving
+from ottla.replication.share import acknowledging, acquiring
 from ottla.replication.share.acknowledging import Acknowledgement
-from ottla.replication.share.acquiring import AcquireRequest, acquire
+from ottla.replication.share.acquiring import AcquireRequest, Fetched, FetchedBatch, acquire
 from ottla.replication.share.environment import (
     ShareEnvironment,
     SharePartitionKey,
     ShareSettings,
 )
 from ottla.replication.share.partition import Phase, SharePartition
-from ottla.replication.share.walk import Fetched, FetchedBatch
 from ottla.storage.indexes.transaction_index import AbortedTransaction
 from ottla.types import TopicPartition, Uuid
 from tests.coordinator.harness import VirtualClock
@@ -276,7 +275,7 @@ def test_deleted_and_aborted_records_are_archived() -> None:
     """What a member still has stays with it; aborted transactions are cut out of a range."""
     world = World()
     world.acquire(end=10)
-    archiving.move_start(world.partition, 5)
+    acquiring.move_start(world.partition, 5)
     assert world.offsets() == (5, 9)
     assert world.acknowledge(0, 9, 2) == ErrorCode.NONE
     assert world.acquire("b", end=10) == [(5, 9, 2)]
@@ -310,7 +309,7 @@ def test_records_without_a_loaded_state_may_be_deleted() -> None:
     """The next fetch reads from the log start, not from where the records were."""
     world = World((11, 20, 2, 1), (21, 30, 0, 1))
     assert world.partition.next_fetch_offset() == 0
-    archiving.move_start(world.partition, 6)
+    acquiring.move_start(world.partition, 6)
     assert world.partition.next_fetch_offset() == 6
     assert world.acquire(end=40) == [(6, 10, 1), (21, 30, 2), (31, 39, 1)]
 
@@ -321,7 +320,7 @@ def test_what_is_below_the_start_is_forgotten() -> None:
     world.acquire(end=10)
     world.held = []
     world.acknowledge(0, 4, 1)
-    archiving.move_start(world.partition, 5)
+    acquiring.move_start(world.partition, 5)
     assert [one.first_offset for one in world.partition.batches] == [5]
     world.advance(31_000)
     held, world.held = world.held, None

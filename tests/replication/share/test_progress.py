@@ -21,16 +21,15 @@ from ottla.protocol.apis.read_share_group_state import ReadShareGroupStateRespon
 from ottla.protocol.apis.write_share_group_state import WriteShareGroupStateResponse
 from ottla.purgatory.pending import Pending
 from ottla.purgatory.timing_wheel import TimingWheel
-from ottla.replication.share import acknowledging, archiving
+from ottla.replication.share import acknowledging, acquiring
 from ottla.replication.share.acknowledging import Acknowledgement
-from ottla.replication.share.acquiring import AcquireRequest, acquire
+from ottla.replication.share.acquiring import AcquireRequest, Fetched, FetchedBatch, acquire
 from ottla.replication.share.environment import (
     ShareEnvironment,
     SharePartitionKey,
     ShareSettings,
 )
 from ottla.replication.share.partition import SharePartition
-from ottla.replication.share.walk import Fetched, FetchedBatch
 from ottla.storage.indexes.transaction_index import AbortedTransaction
 from ottla.types import AcknowledgeType, TopicPartition, Uuid
 from tests.coordinator.harness import VirtualClock
@@ -195,7 +194,7 @@ class History:
             return []
         offset = partition.next_fetch_offset()
         if not self.log_start_offset <= offset <= self.log_end_offset:
-            archiving.move_start(partition, self.log_start_offset)
+            acquiring.move_start(partition, self.log_start_offset)
             return []
         found = [one for one in self.log if one.last_offset >= offset]
         found = found[: self.rng.choice((1, 3, 20))]

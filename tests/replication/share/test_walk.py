@@ -7,7 +7,7 @@ import pytest
 from ottla.errors import CorruptMessage
 from ottla.records.batches import iterate_batches
 from ottla.records.builder import encode_batch
-from ottla.replication.share.walk import WINDOW_BYTES, walk
+from ottla.replication.share.acquiring import WINDOW_BYTES, walk
 
 
 def batches(count: int, size: int = 10, each: int = 2) -> bytes:

@@ -11,8 +11,7 @@ from ottla.metadata.resources import ConfigResourceType, ConfiguredResource
 from ottla.purgatory.work import MAX_STEPS, Worker
 from ottla.replication.replica_set import ReplicaSet
 from ottla.server.broker.coordinators import Coordinators
-from ottla.server.broker.new_logs import LOGS_AT_ONCE, LOGS_OF_THE_LOOP
-from ottla.server.broker.publisher import MetadataPublisher
+from ottla.server.broker.publisher import LOGS_AT_ONCE, LOGS_OF_THE_LOOP, MetadataPublisher
 from ottla.server.node.parts import NodePart, NodeParts
 from ottla.storage.log.config import LogConfig
 from ottla.testing.disk import SimulatedDisk

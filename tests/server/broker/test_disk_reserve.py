@@ -19,7 +19,7 @@ from ottla.protocol.apis.offset_commit import OffsetCommitRequest
 from ottla.protocol.apis.offset_fetch import OffsetFetchRequest
 from ottla.protocol.apis.produce import ProduceRequest
 from ottla.replication.replica_set import ReplicaSet
-from ottla.server.broker.disk_space import SpaceWatch
+from ottla.server.broker.maintenance import SpaceWatch
 from ottla.server.system.files import RealDirectory
 from ottla.storage.directories.log_dir import LogDirectory
 from ottla.storage.log.config import LogConfig
@@ -168,7 +168,12 @@ def test_only_clients_records_are_refused_and_go_on_by_themselves(
         path = cluster.data_dir
     begun, ended = (record for record in caplog.records if record.name == "ottla.disk")
     assert begun.levelno == logging.ERROR
-    for part in (path, "1 less than its reserve of 26214400", "log.dir.reserve.bytes", "free some"):
+    for part in (
+        path,
+        "1 less than its reserve of 26214400",
+        "log.dir.reserve.bytes",
+        "free some",
+    ):
         assert part in begun.getMessage()
     assert path in ended.getMessage()
 

@@ -13,7 +13,7 @@ from ottla.config.broker import parse_broker_config
 from ottla.purgatory.timing_wheel import TimingWheel
 from ottla.server.broker import log_cleaner
 from ottla.server.broker.log_cleaner import LogCleaner
-from ottla.server.metrics.cleaner import cleaner_series
+from ottla.server.metrics.node import cleaner_series
 from ottla.testing.cluster import Cluster
 from ottla.testing.disk import SimulatedDisk
 from ottla.testing.kafka import Kafka

@@ -7,7 +7,7 @@ import pytest
 from ottla.errors import ErrorCode
 from ottla.metadata.broker import BrokerRegistration, ListenerAddress
 from ottla.metadata.partition import LOST_DIRECTORY, PartitionRegistration
-from ottla.server.broker.partition_view import reachable, view_of
+from ottla.server.handlers.metadata import reachable, view_of
 from ottla.types import Uuid
 
 HOME, OTHER_HOME = Uuid(b"h" * 16), Uuid(b"o" * 16)

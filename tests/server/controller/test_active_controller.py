@@ -19,7 +19,7 @@ from ottla.purgatory.timing_wheel import TimingWheel
 from ottla.security.principal import ANONYMOUS
 from ottla.server.controller.active_controller import ActiveController, enveloped
 from ottla.server.controller.channel import Requester
-from ottla.server.controller.quorum_requests import answer_of
+from ottla.server.controller.quorum_view import answer_of
 from ottla.server.system.timers import LoopTimer
 from ottla.testing.simulation import SimulatedCluster
 from ottla.testing.simulation.environment import SimulatedClock

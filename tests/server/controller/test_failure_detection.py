@@ -9,8 +9,8 @@ import pytest
 
 from ottla import NewTopic
 from ottla.raft import driver
-from ottla.server.controller import failure_detection
-from ottla.server.controller.failure_detection import ProbeResult, probe
+from ottla.server.controller import schedule
+from ottla.server.controller.schedule import ProbeResult, probe
 from ottla.testing.simulation import SimulatedCluster
 from tests.waits import until
 
@@ -228,6 +228,6 @@ def test_a_planted_bug_is_found(
         result = await probe(*address)
         return wrong if result is right else result
 
-    monkeypatch.setattr(failure_detection, "probe", mistaken)
+    monkeypatch.setattr(schedule, "probe", mistaken)
     with pytest.raises(AssertionError):
         scenario()

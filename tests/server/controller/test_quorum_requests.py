@@ -27,7 +27,7 @@ from ottla.raft.snapshot import SnapshotReader
 from ottla.raft.voter_set import VoterAddress
 from ottla.raft.wire import requests, responses
 from ottla.records.batches import iterate_batches
-from ottla.server.controller.quorum_requests import QuorumRequests
+from ottla.server.controller.quorum_view import QuorumRequests
 from ottla.server.requests.api import served_apis
 from ottla.testing.cluster import Cluster
 from ottla.types import FileSlice, OffsetAndEpoch, Uuid

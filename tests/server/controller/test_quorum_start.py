@@ -7,7 +7,7 @@ import pytest
 from ottla.errors import ErrorCode, KafkaError
 from ottla.raft.requests import ReplicaKey
 from ottla.raft.voter_set import Voter, VoterSet
-from ottla.server.controller.quorum_start import check_voters
+from ottla.server.controller.controller_node import check_voters
 from ottla.types import Uuid
 
 DISK = Uuid(b"d" * 16)

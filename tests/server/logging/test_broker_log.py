@@ -14,9 +14,8 @@ from ottla.clients.admin.configs import ConfigResource, ResourceType
 from ottla.clients.admin.quotas import QuotaChange
 from ottla.clients.admin.topics import NewTopic
 from ottla.errors import KafkaError
-from ottla.server.node.start_log import LoadProgress
-from ottla.server.requests.dispatch import Dispatcher
-from ottla.server.requests.request_log import RequestLog
+from ottla.server.node.startup import LoadProgress
+from ottla.server.requests.dispatch import Dispatcher, RequestLog
 from ottla.testing.cluster import Cluster
 from ottla.testing.simulation.node import SimulatedNode
 

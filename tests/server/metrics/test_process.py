@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from ottla.server.system.process_metrics import ProcessMetrics
+from ottla.server.system.process import ProcessMetrics
 
 
 def test_an_answer_that_is_suspended_holds_no_lock() -> None:

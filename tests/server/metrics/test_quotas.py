@@ -9,7 +9,7 @@ from ottla.config.broker import parse_broker_config
 from ottla.metadata.quota_keys import PRODUCER_BYTE_RATE
 from ottla.quota.meters import IDLE_MS
 from ottla.quota.quotas import Quotas
-from ottla.server.metrics.quotas import QuotaMetrics
+from ottla.server.metrics.requests import QuotaMetrics
 from ottla.server.node.settings import development_defaults
 
 NOW_MS = 5_000_000

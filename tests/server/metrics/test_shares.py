@@ -22,9 +22,9 @@ from ottla import (
 from ottla import ShareConsumer as Member
 from ottla.metrics.families import label_text
 from ottla.metrics.samples import Recent
-from ottla.replication.share.measures import ShareMeasures
+from ottla.replication.share.partition import ShareMeasures
 from ottla.replication.share.session import ShareSessionCache
-from ottla.server.metrics import shares
+from ottla.server.metrics import partitions as metrics
 from ottla.testing import Cluster
 from ottla.types import ZERO_UUID
 from tests.waits import wait_for
@@ -111,7 +111,7 @@ def test_many_share_partitions_are_measured_in_slices(monkeypatch: pytest.Monkey
         calls[-1] += 1
         return label_text(**labels)
 
-    monkeypatch.setattr(shares, "label_text", counted)
+    monkeypatch.setattr(metrics, "label_text", counted)
     partition = SimpleNamespace(
         key=SimpleNamespace(group_id="g", topic_id=ZERO_UUID, partition=0),
         lock_timeout_count=0,
@@ -120,7 +120,7 @@ def test_many_share_partitions_are_measured_in_slices(monkeypatch: pytest.Monkey
         measures=ShareMeasures(),
     )
     partitions: Any = _Partitions([partition] * 1700)
-    calls.extend(0 for one in shares.share_series(partitions) if one is None)
+    calls.extend(0 for one in metrics.share_series(partitions) if one is None)
     assert (max(calls), sum(calls)) == (500, 1700)
 
 

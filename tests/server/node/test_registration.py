@@ -15,7 +15,7 @@ from ottla.protocol.apis.controller_registration import ControllerRegistrationRe
 from ottla.protocol.records.metadata import FeatureLevelRecord
 from ottla.purgatory.pending import Pending
 from ottla.purgatory.timing_wheel import TimingWheel
-from ottla.server.node.registration import ControllerRegistrationManager
+from ottla.server.node.lifecycle import ControllerRegistrationManager
 from ottla.types import OffsetAndEpoch, Uuid
 from tests.controller.harness import HandClock
 

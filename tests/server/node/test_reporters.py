@@ -10,7 +10,7 @@ import pytest
 from ottla.config.broker import parse_broker_config
 from ottla.server.broker.telemetry import Telemetry
 from ottla.server.node.plugins import PluginError
-from ottla.server.node.reporters import Reporters
+from ottla.server.node.resources import Reporters
 from tests.controller.harness import PROPERTIES
 from tests.server.node.receivers import Receiver, register
 

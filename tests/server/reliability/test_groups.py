@@ -17,7 +17,7 @@ from ottla.protocol.apis.offset_fetch import OffsetFetchRequest
 from ottla.protocol.apis.sync_group import SyncGroupRequest
 from ottla.records.batches import iterate_batches
 from ottla.replication.partition import Partition
-from ottla.server.broker.coordinator_log import TopicLog
+from ottla.server.broker.coordinator_parts import TopicLog
 from ottla.types import TopicPartition
 from tests.coordinator.harness import Topics, VirtualClock, World, context
 from tests.storage.logs import TOPIC_ID, new_log, put

@@ -10,7 +10,7 @@ import pytest
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.protocol.apis.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
-from ottla.replication.acknowledgements import AcknowledgementQueue
+from ottla.replication.leader_state import AcknowledgementQueue
 from ottla.server.handlers.delete_records import DeletionWaits, PartitionResult, _Awaited
 from ottla.testing.cluster import Cluster
 from ottla.testing.kafka import Kafka

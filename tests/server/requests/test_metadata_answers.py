@@ -21,7 +21,7 @@ from ottla.protocol.records.metadata import (
 )
 from ottla.purgatory.pending import Pending
 from ottla.purgatory.work import Worker
-from ottla.server.handlers import metadata_answers
+from ottla.server.handlers import metadata as handler
 from ottla.server.handlers.metadata import metadata
 from ottla.types import Node, OffsetAndEpoch, Uuid
 
@@ -88,7 +88,7 @@ class Bench:
         while self.turns:
             self.turns.pop(0)()
         encoded = got.value if isinstance(got, Pending) else got
-        frame: bytes = metadata_answers.FORM.write(encoded, 1, version, 0)  # type: ignore[assignment]
+        frame: bytes = handler.FORM.write(encoded, 1, version, 0)  # type: ignore[assignment]
         return frame[9 if version >= 9 else 8 :]
 
     def decoded(self, version: int) -> MetadataResponse:
@@ -101,7 +101,7 @@ def test_the_bytes_are_those_of_the_whole_message(
     version: int, slices: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In any version, encoded in one turn or in several, new or kept."""
-    monkeypatch.setattr(metadata_answers, "PARTITIONS_AT_ONCE", slices)
+    monkeypatch.setattr(handler, "PARTITIONS_AT_ONCE", slices)
     bench = Bench()
     fields: dict[str, Any] = {"include_topic_authorized_operations": True} if version >= 8 else {}
     first = bench.ask(version, **fields)
@@ -125,7 +125,7 @@ def test_missing_topics_follow_those_that_exist() -> None:
 
 def test_a_turn_encodes_a_limited_number_of_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     """The response comes later; what is kept is sent at once."""
-    monkeypatch.setattr(metadata_answers, "PARTITIONS_AT_ONCE", 2)
+    monkeypatch.setattr(handler, "PARTITIONS_AT_ONCE", 2)
     bench = Bench()
     pending = bench.send(12)
     counts = []
@@ -143,13 +143,13 @@ def test_only_changed_topics_are_encoded_again(monkeypatch: pytest.MonkeyPatch) 
     bench = Bench()
     bench.ask(12)
     described: list[int] = []
-    describe = metadata_answers._describe
+    describe = handler._describe
 
     def counted(*arguments: Any) -> Any:
         described.append(arguments[1])
         return describe(*arguments)
 
-    monkeypatch.setattr(metadata_answers, "_describe", counted)
+    monkeypatch.setattr(handler, "_describe", counted)
     bench.ask(12)
     assert described == []
     change = PartitionChangeRecord(topic_id=IDS["a"], partition_id=1, leader=1)
@@ -165,7 +165,7 @@ def test_only_changed_topics_are_encoded_again(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_change_between_two_turns_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """The next response has it."""
-    monkeypatch.setattr(metadata_answers, "PARTITIONS_AT_ONCE", 2)
+    monkeypatch.setattr(handler, "PARTITIONS_AT_ONCE", 2)
     bench = Bench()
     bench.send(12)
     bench.apply(PartitionChangeRecord(topic_id=IDS["a"], partition_id=0, leader=2), 2)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.protocol.apis.describe_producers import DescribeProducersRequest
 from ottla.purgatory.work import MAX_STEPS, Worker
-from ottla.server.handlers.producers import describe_producers
+from ottla.server.handlers.transactions import describe_producers
 from ottla.storage.producers.entry import ProducerEntry
 
 if TYPE_CHECKING:

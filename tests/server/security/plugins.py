@@ -12,7 +12,7 @@ from tests.security.tokens import signed
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ottla.server.node.principals import ConnectionContext
+    from ottla.server.node.security import ConnectionContext
 
 
 class Configured:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla.server.system.garbage_collection import CHECK_EVERY, WORK_S, CollectionSchedule
+from ottla.server.node.resources import CHECK_EVERY, WORK_S, CollectionSchedule
 from ottla.server.system.turns import TurnWatch
 
 if TYPE_CHECKING:

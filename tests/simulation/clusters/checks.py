@@ -22,7 +22,7 @@ from ottla.metadata.framing import encode_record
 from ottla.raft.leader import Leader
 from ottla.raft.requests import ReplicaKey
 from ottla.raft.snapshot import snapshot_name
-from ottla.server.broker.internal_topics import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla.server.broker.topic_auto_creation import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.storage.layout import METADATA_LOG
 from tests.simulation.clusters.committed_logs import CommittedLog, CommittedMetadata, Replica
 from tests.simulation.clusters.compacted_logs import CompactedLog

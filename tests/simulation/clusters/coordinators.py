@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla import TopicPartition
 from ottla.coordinator.runtime.active import ShardState
 from ottla.errors import KafkaError
-from ottla.server.broker.internal_topics import (
+from ottla.server.broker.topic_auto_creation import (
     OFFSETS_TOPIC,
     SHARE_STATE_TOPIC,
     TRANSACTION_STATE_TOPIC,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from ottla.coordinator.runtime.active import ShardState
-from ottla.server.broker.internal_topics import TRANSACTION_STATE_TOPIC
+from ottla.server.broker.topic_auto_creation import TRANSACTION_STATE_TOPIC
 from ottla.server.broker.transaction_markers import MarkerWriter
 from tests.simulation.clusters.transaction_log import CommittedTransactions, replayed
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla import TopicPartition
 from ottla.records.batches import iterate_batches
-from ottla.server.broker.internal_topics import OFFSETS_TOPIC
+from ottla.server.broker.topic_auto_creation import OFFSETS_TOPIC
 from ottla.testing.simulation import SimulatedCluster
 from tests.simulation.clusters.bounds import Bounds
 from tests.simulation.clusters.bug_reports import BugReports

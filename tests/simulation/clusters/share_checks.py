@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from ottla.purgatory.pending import Pending
     from ottla.replication.share.acknowledging import Acknowledgement
+    from ottla.replication.share.acquiring import Acquired
     from ottla.replication.share.partition import PersistedBatch
-    from ottla.replication.share.walk import Acquired
 
     Place = tuple[bytes, int, int]
 

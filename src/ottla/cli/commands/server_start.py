@@ -188,9 +188,8 @@ async def _serve(
 ) -> None:
     from ottla.errors import OttlaError
     from ottla.server.node.node import Node
-    from ottla.server.system.process import keep_freed_memory, raise_descriptor_limit
+    from ottla.server.system.process import keep_freed_memory, notify, raise_descriptor_limit
     from ottla.server.system.real import RealEnvironment
-    from ottla.server.system.service_manager import notify
 
     raise_descriptor_limit()
     keep_freed_memory()

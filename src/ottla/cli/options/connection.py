@@ -83,7 +83,7 @@ def _login_of_java(settings: Mapping[str, Any]) -> dict[str, str]:
     is_sasl = str(settings.get("security.protocol", "")).upper().startswith("SASL")
     if not is_sasl or {_JAAS, "sasl.username"} & settings.keys():
         return {}
-    from ottla.security.login_file import (
+    from ottla.security.jaas import (
         CLIENT,
         OPTIONS_VARIABLE,
         entries_by_mechanism,

@@ -9,17 +9,112 @@ Kafka: SharePartition.{acquire, acquireNewBatchRecords, acquireSubsetBatchRecord
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.replication.share import archiving
+from ottla.records.batch import (
+    CONTROL_FLAG,
+    HEADER,
+    HEADER_BYTES,
+    MAGIC_POSITION,
+    TRANSACTIONAL_FLAG,
+    RecordBatch,
+    claimed_bytes,
+)
+from ottla.records.batches import iterate_batches
+from ottla.records.control import ControlRecordType, decode_control_type
 from ottla.replication.share.partition import Phase, SharePartition
-from ottla.replication.share.states import ACQUIRED, InFlightBatch, InFlightState
-from ottla.replication.share.walk import Acquired
+from ottla.replication.share.states import ACQUIRED, AVAILABLE, InFlightBatch, InFlightState
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from ottla.replication.share.walk import Fetched, FetchedBatch
+    from ottla.replication.share.states import RecordState
+    from ottla.storage.indexes.transaction_index import AbortedTransaction
+    from ottla.types import Buffer
+
+WINDOW_BYTES: Final = 64 * 1024
+"""Bytes that are read at once; of larger batches only the header is read."""
+_MAGIC: Final = 2
+
+
+class FetchedBatch(NamedTuple):
+    """A batch, where it lies in what was fetched, and its producer where that is transactional."""
+
+    base_offset: int
+    last_offset: int
+    position: int
+    size: int
+    producer_id: int
+    is_transactional: bool
+    is_abort: bool
+
+
+class Acquired(NamedTuple):
+    """Consecutive offsets after the same number of deliveries."""
+
+    first_offset: int
+    last_offset: int
+    delivery_count: int
+
+
+@dataclass(slots=True)
+class Fetched:
+    """The whole batches of a fetch, and the aborted transactions that overlap with them."""
+
+    batches: list[FetchedBatch]
+    aborted: list[AbortedTransaction] = field(default_factory=list)
+
+
+def walk(
+    read: Callable[[int, int], Buffer],
+    size: int,
+    aborted: list[AbortedTransaction] | None,
+    last_offset: int,
+) -> Fetched:
+    """Return the whole batches of fetched bytes, up to the one that has last_offset.
+
+    read(position, size) reads part of the bytes: a member takes few of many small batches, and
+    examining all of them would block the event loop. CorruptMessage for malformed batches.
+    """
+    found: list[FetchedBatch] = []
+    position, begin, window = 0, 0, memoryview(b"")
+    while position < size and not (found and found[-1].last_offset >= last_offset):
+        if position + HEADER_BYTES > begin + len(window):
+            begin, window = position, memoryview(read(position, min(WINDOW_BYTES, size - position)))
+        place = position - begin
+        is_old = len(window) > place + MAGIC_POSITION and window[place + MAGIC_POSITION] < _MAGIC
+        if is_old or len(window) - place < HEADER_BYTES:
+            found += _old_batches(read, position, size)
+            break
+        header = HEADER.unpack_from(window, place)
+        count = claimed_bytes(window, place)
+        if position + count > size:
+            break
+        is_abort = bool(aborted and header[5] & CONTROL_FLAG and _is_abort(read(position, count)))
+        is_transactional = bool(header[5] & TRANSACTIONAL_FLAG)
+        ends = (header[0], header[0] + header[6])
+        found.append(FetchedBatch(*ends, position, count, header[9], is_transactional, is_abort))
+        position += count
+    return Fetched(found, aborted or [])
+
+
+def _is_abort(control: Buffer) -> bool:
+    records = RecordBatch(memoryview(control), 0).records()
+    return any(decode_control_type(one.key) is ControlRecordType.ABORT for one in records)
+
+
+def _old_batches(
+    read: Callable[[int, int], Buffer], position: int, size: int
+) -> Iterator[FetchedBatch]:
+    """Yield the batches of message formats 0 and 1, and those of format 2 after them."""
+    for batch in iterate_batches(read(position, size - position), partial_tail=True):
+        last = batch.next_offset - 1
+        yield FetchedBatch(
+            batch.base_offset, last, position, batch.size, batch.producer_id, False, False
+        )
+        position += batch.size
+
 
 _FEWEST_THROTTLED: Final = 2
 
@@ -50,10 +145,10 @@ def acquire(
     limits = _limits(partition, request, fetch_offset, batches[-1].last_offset)
     if limits.max_records <= 0:
         return []
-    archiving.archive_stale(partition, fetch_offset, batches[0].base_offset)
+    archive_stale(partition, fetch_offset, batches[0].base_offset)
     found = _Acquisition(partition, request, batches, limits).acquire()
     if fetched.aborted:
-        found = archiving.without_aborted(partition, fetched, found)
+        found = without_aborted(partition, fetched, found)
     if partition.settle():
         partition.environment.on_available(partition.key)
     return found
@@ -263,3 +358,70 @@ def _create(
             partition.may_find_available = True
             return [one._replace(last_offset=acquired_last)]
     return found
+
+
+def move_start(partition: SharePartition, log_start_offset: int) -> None:
+    """Move the start to the log start, past records that were deleted, whoever has them."""
+    if log_start_offset > partition.start_offset:
+        partition.start_at(log_start_offset)
+
+
+def archive_stale(partition: SharePartition, fetch_offset: int, base_offset: int) -> None:
+    """Archive available offsets that a fetch from fetch_offset no longer finds: compacted ones."""
+    if fetch_offset < base_offset:
+        _archive(partition, fetch_offset, base_offset - 1, AVAILABLE)
+
+
+def without_aborted(
+    partition: SharePartition, fetched: Fetched, acquired: list[Acquired]
+) -> list[Acquired]:
+    """Archive the acquired records of aborted transactions; return the ranges without them."""
+    ranges = acquired
+    for batch in _aborted_batches(fetched):
+        _archive(partition, batch.base_offset, batch.last_offset, ACQUIRED)
+        ranges = [part for one in ranges for part in _cut(one, batch)]
+    return ranges
+
+
+def _cut(one: Acquired, batch: FetchedBatch) -> list[Acquired]:
+    """Return what is left of a range without the offsets of a batch."""
+    if batch.last_offset < one.first_offset or batch.base_offset > one.last_offset:
+        return [one]
+    parts = []
+    if one.first_offset < batch.base_offset:
+        parts.append(one._replace(last_offset=batch.base_offset - 1))
+    if one.last_offset > batch.last_offset:
+        parts.append(one._replace(first_offset=batch.last_offset + 1))
+    return parts
+
+
+def _aborted_batches(fetched: Fetched) -> list[FetchedBatch]:
+    left = sorted(fetched.aborted, key=lambda one: one.first_offset)
+    producers: set[int] = set()
+    found = []
+    for batch in fetched.batches:
+        while left and left[0].first_offset <= batch.last_offset:
+            producers.add(left.pop(0).producer_id)
+        if batch.is_abort:
+            producers.discard(batch.producer_id)
+        elif batch.is_transactional and batch.producer_id in producers:
+            found.append(batch)
+    return found
+
+
+def _archive(
+    partition: SharePartition, first_offset: int, last_offset: int, from_state: RecordState
+) -> None:
+    """Archive offsets in a state, except those whose change is not persisted yet."""
+    for batch in partition.batches.overlapping(first_offset, last_offset):
+        if batch.whole is not None:
+            if batch.whole.state is not from_state or batch.whole.is_changing:
+                continue
+            if not batch.is_within(first_offset, last_offset):
+                partition.split(batch)
+        for first, last, state in batch.states():
+            if first < first_offset or last > last_offset:
+                continue
+            if state.state is from_state and not state.is_changing:
+                state.archive()
+                partition.delivery_complete_count += last - first + 1

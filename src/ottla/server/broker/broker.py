@@ -36,16 +36,14 @@ if TYPE_CHECKING:
     from ottla.server.broker.metadata import BrokerMetadata
     from ottla.server.broker.producer_ids import ProducerIdManager
     from ottla.server.broker.replication import Replication
-    from ottla.server.broker.streams_topic_creation import StreamsTopicCreation
     from ottla.server.broker.telemetry import Telemetry
-    from ottla.server.broker.topic_auto_creation import TopicAutoCreation
+    from ottla.server.broker.topic_auto_creation import StreamsTopicCreation, TopicAutoCreation
     from ottla.server.broker.transaction_markers import MarkerWriter
     from ottla.server.broker.transaction_partitions import TransactionPartitions
     from ottla.server.broker.transaction_verification import TransactionVerification
     from ottla.server.controller.channel import ControllerChannel
-    from ottla.server.controller.failure_detection import FailureDetection
-    from ottla.server.controller.quorum_requests import QuorumRequests
-    from ottla.server.controller.quorum_view import QuorumView
+    from ottla.server.controller.quorum_view import QuorumRequests, QuorumView
+    from ottla.server.controller.schedule import FailureDetection
     from ottla.server.requests.decompression import Decompression
     from ottla.server.share.partitions import SharePartitions
     from ottla.server.system.environment import RunInWorker, RunOnVolume

@@ -37,7 +37,7 @@ from ottla.protocol.apis.remove_raft_voter import RemoveRaftVoterRequest
 from ottla.protocol.apis.renew_delegation_token import RenewDelegationTokenRequest
 from ottla.protocol.apis.unregister_broker import UnregisterBrokerRequest
 from ottla.protocol.apis.update_features import UpdateFeaturesRequest
-from ottla.server.controller.quorum_requests import answer_of
+from ottla.server.controller.quorum_view import answer_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -5,12 +5,14 @@ Kafka: org.apache.kafka.raft.KafkaRaftClient.handleDescribeQuorumRequest.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ottla.errors import ErrorCode
+from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.describe_quorum import DescribeQuorumResponse, ReplicaState
+from ottla.purgatory.pending import Pending
 from ottla.raft.leader import Leader
 from ottla.raft.roles import Follower
+from ottla.raft.wire import requests, responses
 from ottla.types import METADATA_TOPIC
 
 if TYPE_CHECKING:
@@ -19,10 +21,12 @@ if TYPE_CHECKING:
     from ottla.clock import Clock
     from ottla.metadata.broker import ListenerAddress
     from ottla.protocol.apis.describe_quorum import DescribeQuorumRequest
+    from ottla.raft.driver import RaftDriver
     from ottla.raft.leader import Replica
     from ottla.raft.node import RaftNode
     from ottla.raft.replicated_log import ReplicatedLog
     from ottla.raft.voter_set import Voter, VoterAddress, VoterSet
+    from ottla.raft.wire.requests import RequestMessage
 
 Topic = DescribeQuorumResponse.TopicData
 Partition = Topic.PartitionData
@@ -173,3 +177,36 @@ def _refused(index: int, error: ErrorCode) -> Partition:
         current_voters=[],
         observers=[],
     )
+
+
+def answer_of(
+    driver: RaftDriver, message: RequestMessage, cluster_id: str, version: int, listener: str
+) -> Pending[Any]:
+    """Pass a message to the machine; complete with its response or refusal.
+
+    Fails with BROKER_NOT_AVAILABLE after a failure of the disk.
+    """
+    if driver.failure is not None:
+        return Pending.failed(KafkaError(ErrorCode.BROKER_NOT_AVAILABLE))
+    try:
+        request = requests.from_message(message, cluster_id=cluster_id)
+    except KafkaError as error:
+        leader = driver.node.role.leader
+        return Pending.of(responses.refusal(message, error, leader, version, listener))
+    return driver.request(request).then(
+        lambda response: responses.to_message(message, response, version, listener)
+    )
+
+
+class QuorumRequests:
+    """Passes messages to the driver."""
+
+    __slots__ = ("_cluster_id", "_driver")
+
+    def __init__(self, driver: RaftDriver, *, cluster_id: str) -> None:
+        self._driver = driver
+        self._cluster_id = cluster_id
+
+    def serve(self, message: RequestMessage, version: int, listener: str) -> Pending[Any]:
+        """Complete with the response to a message of a version and a listener, as `answer_of`."""
+        return answer_of(self._driver, message, self._cluster_id, version, listener)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from ottla.errors import ErrorCode
 from ottla.metadata.features import KRAFT_VERSION, SUPPORTED_FEATURES
 from ottla.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.apis.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from ottla.protocol.apis.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from ottla.server.requests.api import handles, served_apis
 from ottla.server.requests.rights import EVERYONE
 
@@ -88,4 +90,19 @@ def _served(listener: str, *, unstable: bool) -> tuple[ApiVersion, ...]:
             max_version=api.highest,
         )
         for key, api in sorted(served_apis(listener, unstable=unstable).items())
+    )
+
+
+@handles(SaslHandshakeRequest, right=EVERYONE)
+def sasl_handshake(_ctx: Context, _request: SaslHandshakeRequest) -> SaslHandshakeResponse:
+    """Answer ILLEGAL_SASL_STATE: this listener does not authenticate."""
+    return SaslHandshakeResponse(error_code=int(ErrorCode.ILLEGAL_SASL_STATE), mechanisms=[])
+
+
+@handles(SaslAuthenticateRequest, right=EVERYONE)
+def sasl_authenticate(_ctx: Context, _request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
+    """Answer ILLEGAL_SASL_STATE: there was no handshake."""
+    message = "SaslAuthenticate request received after successful authentication"
+    return SaslAuthenticateResponse(
+        error_code=int(ErrorCode.ILLEGAL_SASL_STATE), error_message=message, auth_bytes=b""
     )

@@ -5,12 +5,17 @@ Kafka: KafkaApis.handleDescribeCluster (KIP-700, KIP-919), ControllerApis.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.features import are_controllers_registered
+from ottla.protocol.apis.allocate_producer_ids import AllocateProducerIdsRequest
+from ottla.protocol.apis.broker_heartbeat import BrokerHeartbeatRequest
+from ottla.protocol.apis.broker_registration import BrokerRegistrationRequest
+from ottla.protocol.apis.controller_registration import ControllerRegistrationRequest
 from ottla.protocol.apis.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from ottla.protocol.apis.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from ottla.protocol.apis.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from ottla.purgatory.pending import Pending
 from ottla.security.acl import Operation
 from ottla.server.requests import operations
@@ -19,6 +24,7 @@ from ottla.server.requests.rights import Right
 from ottla.types import ZERO_UUID
 
 if TYPE_CHECKING:
+    from ottla.protocol.schema import Request
     from ottla.server.requests.context import Context
     from ottla.types import Node
 
@@ -145,3 +151,26 @@ def _without_nodes(response: DescribeQuorumResponse) -> DescribeQuorumResponse:
             for replica in (*partition.current_voters, *partition.observers):
                 replica.replica_directory_id = ZERO_UUID
     return response
+
+
+@handles(UpdateFeaturesRequest, right=Right(Operation.ALTER), forwarded=True)
+def update_features(
+    ctx: Context, request: UpdateFeaturesRequest
+) -> Pending[UpdateFeaturesResponse]:
+    """Change all requested levels or none; with `validate_only` only check them."""
+    return ctx.controller.send(request, ctx.requester())
+
+
+@handles(BrokerHeartbeatRequest, right=Right(Operation.CLUSTER_ACTION))
+def heartbeat(ctx: Context, request: BrokerHeartbeatRequest) -> Pending[Any]:
+    """Let the active controller decide; the connection is watched for the end of the process."""
+    ctx.broker.failure_detection.heard(ctx.connection, request.broker_id)
+    return ctx.controller.send(request)
+
+
+@handles(BrokerRegistrationRequest, right=Right(Operation.CLUSTER_ACTION))
+@handles(ControllerRegistrationRequest, right=Right(Operation.CLUSTER_ACTION))
+@handles(AllocateProducerIdsRequest, right=Right(Operation.CLUSTER_ACTION))
+def decide(ctx: Context, request: Request) -> Pending[Any]:
+    """Let the active controller decide; NOT_CONTROLLER elsewhere."""
+    return ctx.controller.send(request)

@@ -14,7 +14,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from ottla.purgatory.pending import Pending
 from ottla.security.acl import Operation, ResourceType
-from ottla.server.broker.internal_topics import INTERNAL_TOPICS
+from ottla.server.broker.topic_auto_creation import INTERNAL_TOPICS
 from ottla.server.requests.api import handles
 from ottla.server.requests.rights import Each
 

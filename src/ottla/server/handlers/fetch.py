@@ -13,9 +13,9 @@ from ottla.protocol.apis.fetch import FetchRequest
 from ottla.protocol.fetch_values import FetchAnswer, FetchedPartition, read_fetch, write_fetch
 from ottla.purgatory.pending import Pending
 from ottla.replication.delayed_fetch import DelayedFetch
+from ottla.replication.partition import NO_EPOCH
 from ottla.security.acl import CLUSTER_NAME, Operation, ResourceType
-from ottla.server.fetch.consumer_read import ConsumerRead
-from ottla.server.fetch.follower_read import FollowerRead
+from ottla.server.fetch.read import FetchRead
 from ottla.server.requests.api import Form, handles
 from ottla.server.requests.page_cache import when_warm
 from ottla.server.requests.rights import ByHandler
@@ -24,12 +24,222 @@ from ottla.storage.log.append_info import FetchIsolation
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
 
-    from ottla.protocol.fetch_values import (
-        FetchValues,
-    )
-    from ottla.replication.fetch_session import FetchSession
-    from ottla.server.fetch.read import FetchRead
+    from ottla.protocol.fetch_values import FetchValues, PartitionFetch, PartitionKey
+    from ottla.quota.replication import ReplicationQuota
+    from ottla.replication.fetch_session import CachedPartition, FetchSession
+    from ottla.replication.partition import Partition
     from ottla.server.requests.context import Context
+    from ottla.storage.log.reads import Found
+
+_SMALL_BYTES: Final = 64 * 1024
+
+
+class FollowerRead(FetchRead):
+    """Reads up to the log end, unless throttled, and records the follower's position."""
+
+    __slots__ = ("_limit", "_replica_epoch", "_replica_id")
+
+    def __init__(self, ctx: Context, request: FetchValues, session: FetchSession | None) -> None:
+        self._replica_id = request[1]
+        self._replica_epoch = request[2]
+        quota = ctx.broker.quotas.replication.leader
+        self._limit = quota if quota.is_on else None
+        """The throttle of followers out of sync."""
+        FetchRead.__init__(self, ctx, request, session, _LOG_END, True)
+
+    @property
+    def may_grow(self) -> bool:
+        """Whether the response is so small that the next records should be added to it."""
+        return 0 < self.size_bytes < _SMALL_BYTES and self._max_wait_ms > 0 and not self._has_error
+
+    @property
+    def _may_skip(self) -> bool:
+        return True
+
+    def positions(self) -> dict[Partition, int]:
+        """Return what is watched, without throttled partitions."""
+        found = FetchRead.positions(self)
+        if self._limit is not None:
+            found = {one: offset for one, offset in found.items() if not self._is_throttled(one)}
+        return found
+
+    def _session_fetched(self, session: FetchSession) -> None:
+        """Record the time for idle partitions; all are read after a change of incarnation."""
+        replica_id, epoch = self._replica_id, self._replica_epoch
+        environment = self._ctx.broker.replicas.environment
+        if (
+            replica_id != session.replica_id
+            or epoch != session.replica_epoch
+            or (environment is not None and environment.is_stale(replica_id, epoch))
+        ):
+            session.activate_all()
+            session.replica_id, session.replica_epoch = replica_id, epoch
+        session.last_fetch_ms = self._ctx.broker.clock.monotonic_ms()
+
+    def _is_unchanged(self, cached: CachedPartition) -> bool:
+        """Return whether a follower in sync needs no read of a partition; record its fetch."""
+        replica = cached.replica
+        if replica is None or replica.leading is None:
+            return False
+        epoch, offset, last_fetched_epoch, log_start_offset, _ = cached.requested
+        log = replica.log
+        return (
+            offset == log.log_end_offset
+            and log.failure is None
+            and cached.high_watermark == log.high_watermark
+            and cached.log_start_offset == log.log_start_offset
+            and epoch == replica.leader_epoch
+            and (last_fetched_epoch == log.latest_epoch or _agrees(replica, cached.requested))
+            and replica.leading.stayed(
+                self._replica_id,
+                self._replica_epoch,
+                offset,
+                log_start_offset,
+                self._ctx.broker.clock.monotonic_ms(),
+            )
+        )
+
+    def _lacks_right(self, _key: PartitionKey) -> bool:
+        """Whether CLUSTER_ACTION is missing: a replica id proves nothing (CVE-2018-1288)."""
+        return not self._ctx.authorize(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def _read_checked(
+        self, key: PartitionKey, replica: Partition, requested: PartitionFetch, max_bytes: int
+    ) -> Found | None:
+        """Read to the log end; None where the follower's log diverges."""
+        data, diverging = replica.read_for_follower(
+            self._replica_id,
+            self._replica_epoch,
+            requested,
+            max_bytes,
+            now_ms=self._ctx.broker.clock.monotonic_ms(),
+            min_one_message=not self.size_bytes,
+            is_repeated=self._was_known,
+        )
+        if diverging is not None:
+            self._add_diverging(key, replica, diverging)
+            return None
+        if data is not None and self._limit is not None and self._is_throttled(replica):
+            return b"", data[1]
+        return data
+
+    def _is_throttled(self, replica: Partition) -> bool:
+        """Whether a follower is out of sync, listed, and the limit of its leader exceeded."""
+        limit = self._limit
+        return (
+            limit is not None
+            and self._replica_id not in replica.isr
+            and limit.is_listed(replica.topic_partition)
+            and limit.is_exceeded(self._ctx.broker.clock.monotonic_ms())
+        )
+
+    def _count_sent(self) -> None:
+        traffic = self._ctx.broker.replicas.traffic
+        traffic.bytes_out += self.size_bytes
+        for fetched, replica in zip(self._results, self._replicas, strict=True):
+            if replica is not None and self._replica_id in replica.adding:
+                traffic.moved_bytes_out += fetched.size_bytes
+        if self._limit is not None:
+            self._record(self._limit)
+
+    def _record(self, limit: ReplicationQuota) -> None:
+        """Record the bytes of listed partitions, those of followers in sync included."""
+        size_bytes = sum(
+            fetched.size_bytes
+            for fetched, replica in zip(self._results, self._replicas, strict=True)
+            if replica is not None and limit.is_listed(replica.topic_partition)
+        )
+        if size_bytes:
+            limit.record(size_bytes, self._ctx.broker.clock.monotonic_ms())
+
+
+def _agrees(replica: Partition, requested: PartitionFetch) -> bool:
+    """Return whether the follower's log is a prefix of ours; newer epochs may begin after it."""
+    _, offset, last_fetched_epoch, _, _ = requested
+    if last_fetched_epoch < 0:
+        return True
+    try:
+        return replica.diverging_epoch(last_fetched_epoch, offset) is None
+    except KafkaError:
+        return False
+
+
+_FOLLOWERS_FROM: Final = 11
+_IDS_FROM: Final = 13
+"""From this version on consumers may read from any replica (KIP-392)."""
+_COMMITTED: Final = FetchIsolation.TXN_COMMITTED  # an enum's members are found slowly
+_UNCOMMITTED: Final = FetchIsolation.HIGH_WATERMARK
+
+
+class ConsumerRead(FetchRead):
+    """Reads committed records; refers the client to a nearer replica where there is one."""
+
+    __slots__ = ("_rack_id",)
+
+    def __init__(self, ctx: Context, request: FetchValues, session: FetchSession | None) -> None:
+        self._rack_id = rack_id = request[11]
+        is_checked = ctx.api_version < _FOLLOWERS_FROM or (
+            ctx.broker.replica_selector is not None and len(rack_id) > 0
+        )
+        isolation = _COMMITTED if request[6] else _UNCOMMITTED
+        FetchRead.__init__(self, ctx, request, session, isolation, is_checked)
+
+    def _session_fetched(self, _session: FetchSession) -> None:
+        """Record nothing: only the fetches of followers matter for the ISR."""
+
+    def _is_unchanged(self, cached: CachedPartition) -> bool:
+        return cached.is_unchanged()
+
+    def _lacks_right(self, key: PartitionKey) -> bool:
+        """Whether the client may not read a topic; an unknown topic id is an error of the read."""
+        ctx = self._ctx
+        name: str | None = key[0]
+        if not name and ctx.api_version >= _IDS_FROM:
+            name = ctx.broker.topic_name(key[1])
+        return name is not None and not ctx.authorize(Operation.READ, ResourceType.TOPIC, name)
+
+    def _read_checked(
+        self, key: PartitionKey, replica: Partition, requested: PartitionFetch, max_bytes: int
+    ) -> Found | None:
+        """Read for a client that sends its last fetched epoch, an old version, or a rack.
+
+        None where the answer is the diverging epoch (KIP-595) or a nearer replica (KIP-392).
+        """
+        epoch, offset, last_fetched_epoch, _, _ = requested
+        if self._prefers_other(key, replica, epoch, offset):
+            return None
+        if self._ctx.api_version < _FOLLOWERS_FROM:
+            replica.check_leader(max(NO_EPOCH, epoch))  # all negative epochs mean none
+        if last_fetched_epoch >= 0:
+            replica.check_epoch(max(NO_EPOCH, epoch))
+            diverging = replica.diverging_epoch(last_fetched_epoch, offset)
+            if diverging is not None:
+                self._add_diverging(key, replica, diverging)
+                return None
+        return replica.read(offset, max_bytes, self.isolation, epoch, not self.size_bytes)
+
+    def _prefers_other(
+        self, key: PartitionKey, replica: Partition, epoch: int, offset: int
+    ) -> bool:
+        """Whether another replica is nearer; it is then the answer."""
+        broker = self._ctx.broker
+        selector = broker.replica_selector
+        if selector is None or not self._rack_id or self._ctx.api_version < _FOLLOWERS_FROM:
+            return False
+        listener, now_ms = self._ctx.listener_name, broker.clock.monotonic_ms()
+        preferred = selector.select(replica, self._rack_id, listener, offset, now_ms)
+        if preferred < 0:
+            return False
+        replica.check_epoch(max(NO_EPOCH, epoch))
+        self._has_error = True  # the answer must not wait
+        self._add(key, replica, None, b"", 0, None, preferred)
+        return True
+
+    def _count_sent(self) -> None:
+        for fetched, replica in zip(self._results, self._replicas, strict=True):
+            if replica is not None:
+                replica.bytes_out += fetched.size_bytes
+
 
 _LOG_END: Final = FetchIsolation.LOG_END  # an enum's members are found slowly
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ottla.protocol.apis.add_raft_voter import AddRaftVoterRequest
 from ottla.protocol.apis.begin_quorum_epoch import BeginQuorumEpochRequest
 from ottla.protocol.apis.end_quorum_epoch import EndQuorumEpochRequest
 from ottla.protocol.apis.fetch import FetchRequest
 from ottla.protocol.apis.fetch_snapshot import FetchSnapshotRequest
+from ottla.protocol.apis.remove_raft_voter import RemoveRaftVoterRequest
+from ottla.protocol.apis.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from ottla.protocol.apis.update_raft_voter import UpdateRaftVoterRequest
 from ottla.protocol.apis.vote import VoteRequest
 from ottla.security.acl import Operation
@@ -70,3 +73,34 @@ def update_raft_voter(ctx: Context, request: UpdateRaftVoterRequest) -> Pending[
 
 def _serve(ctx: Context, request: RequestMessage) -> Pending[Any]:
     return ctx.broker.quorum_requests.serve(request, ctx.api_version, ctx.listener_name)
+
+
+@handles(AddRaftVoterRequest, right=Right(Operation.ALTER), forwarded=True, listener="broker")
+def add_raft_voter(ctx: Context, request: AddRaftVoterRequest) -> Pending[Any]:
+    """Add a controller to the voters."""
+    return ctx.controller.send(request, ctx.requester())
+
+
+@handles(RemoveRaftVoterRequest, right=Right(Operation.ALTER), forwarded=True, listener="broker")
+def remove_raft_voter(ctx: Context, request: RemoveRaftVoterRequest) -> Pending[Any]:
+    """Remove a controller from the voters."""
+    return ctx.controller.send(request, ctx.requester())
+
+
+@handles(AddRaftVoterRequest, right=Right(Operation.ALTER), forwarded=True, listener="controller")
+@handles(
+    RemoveRaftVoterRequest, right=Right(Operation.ALTER), forwarded=True, listener="controller"
+)
+def change_raft_voters(
+    ctx: Context, request: AddRaftVoterRequest | RemoveRaftVoterRequest
+) -> Pending[Any]:
+    """Add a controller to the voters of this member's quorum, or remove one."""
+    return ctx.broker.quorum_requests.serve(request, ctx.api_version, ctx.listener_name)
+
+
+@handles(UnregisterBrokerRequest, right=Right(Operation.ALTER), forwarded=True)
+def unregister_broker(
+    ctx: Context, request: UnregisterBrokerRequest
+) -> Pending[UnregisterBrokerResponse]:
+    """Remove a broker from the cluster."""
+    return ctx.controller.send(request, ctx.requester())

@@ -12,7 +12,7 @@ from math import nan
 from typing import TYPE_CHECKING
 
 from ottla.metrics.families import Series, client_gauge, gauge, label_text, meter, own, rate
-from ottla.metrics.rates import Meter
+from ottla.metrics.samples import Meter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

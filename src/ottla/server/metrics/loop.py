@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 
 from ottla.metrics import families
 from ottla.metrics.families import Kind, Series, bucket_labels, quantile_labels
-from ottla.metrics.rates import Meter
-from ottla.metrics.samples import QUANTILES, Buckets, Recent
+from ottla.metrics.samples import QUANTILES, Buckets, Meter, Recent
 from ottla.server.system.turns import BOUNDS_S
 
 if TYPE_CHECKING:

@@ -5,19 +5,16 @@ Kafka: the MBeans of a broker and a controller.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.metrics.families import Kind, Series, client_gauge, gauge, label_text, meter, own
-from ottla.server.metrics.authorization import AuthorizationMetrics
-from ottla.server.metrics.cleaner import cleaner_series
+from ottla.metrics.samples import Meter
 from ottla.server.metrics.cluster import ClusterMetrics
-from ottla.server.metrics.coordinators import CoordinatorMetrics
+from ottla.server.metrics.coordinators import CoordinatorMetrics, TransactionMetrics
 from ottla.server.metrics.groups import GroupMetrics
 from ottla.server.metrics.loop import LoopWatch
-from ottla.server.metrics.partitions import PartitionMetrics
-from ottla.server.metrics.quotas import QuotaMetrics
-from ottla.server.metrics.shares import share_series
-from ottla.server.metrics.transactions import TransactionMetrics
+from ottla.server.metrics.partitions import PartitionMetrics, share_series
+from ottla.server.metrics.requests import QuotaMetrics
 
 if TYPE_CHECKING:
     import asyncio
@@ -29,11 +26,102 @@ if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending
     from ottla.purgatory.purgatory import Purgatory
     from ottla.purgatory.work import Work
+    from ottla.security.authorizer import StandardAuthorizer
     from ottla.server.broker.broker import Broker
+    from ottla.server.broker.log_cleaner import LogCleaner
     from ottla.server.controller.controller_node import ControllerNode
     from ottla.server.metrics.requests import RequestMetrics
     from ottla.server.system.environment import Stopwatch
     from ottla.server.system.turns import TurnWatch
+    from ottla.storage.directories.log_dir import LogDirectory
+
+_CLEANER = ("kafka.log", "LogCleaner")
+_CHOICE = ("kafka.log", "LogCleanerManager")
+_BUFFER = gauge(
+    *_CLEANER,
+    "max-buffer-utilization-percent",
+    "How full the map of keys was in the last cleaning.",
+)
+_RECOPY = gauge(
+    *_CLEANER, "cleaner-recopy-percent", "Bytes written of those read, in the last cleanings."
+)
+_TIME = gauge(*_CLEANER, "max-clean-time-secs", "How long the last cleaning took.")
+_DELAY = gauge(
+    *_CLEANER,
+    "max-compaction-delay-secs",
+    "How much longer than max.compaction.lag.ms a record has waited.",
+)
+_DEAD = gauge(*_CLEANER, "DeadThreadCount", "Cleaners ended by an unexpected error.")
+_DIRTY = gauge(*_CHOICE, "max-dirty-percent", "The dirty share of the dirtiest log.")
+_SINCE = gauge(
+    *_CHOICE, "time-since-last-run-ms", "Time since a cleaner last searched for a log to clean."
+)
+_UNCLEANABLE = gauge(
+    *_CHOICE, "uncleanable-partitions-count", "Partitions whose log cannot be cleaned."
+)
+_UNCLEANABLE_BYTES = gauge(*_CHOICE, "uncleanable-bytes", "Bytes in them that should be cleaned.")
+
+
+def cleaner_series(cleaning: LogCleaner, directories: Sequence[LogDirectory]) -> Iterator[Series]:
+    """Yield all series."""
+    cleaner, figures = cleaning.cleaner, cleaning.figures()
+    since_ms = max(cleaning.now_ms - cleaner.last_survey_ms, 0) if cleaner.last_survey_ms else 0
+    yield Series(_BUFFER, _ONE, (figures.max_buffer_percent,))
+    yield Series(_RECOPY, _ONE, (figures.recopy_percent,))
+    yield Series(_TIME, _ONE, (figures.max_clean_s,))
+    yield Series(_DELAY, _ONE, (cleaner.max_delay_ms // 1000,))
+    yield Series(_DEAD, _ONE, (cleaning.dead_count,))
+    yield Series(_DIRTY, _ONE, (int(100 * cleaner.max_ratio),))
+    yield Series(_SINCE, _ONE, (since_ms,))
+    labels = tuple(label_text(logDirectory=one.path) for one in directories)
+    sizes = [cleaner.uncleanable_in(one) for one in directories]
+    yield Series(_UNCLEANABLE, labels, [len(one) for one in sizes])
+    yield Series(_UNCLEANABLE_BYTES, labels, [sum(one) for one in sizes])
+
+
+_LABELS: Final = (
+    label_text(config="authorizer.class.name", **{"class": "StandardAuthorizer"}, role="broker"),
+)
+_SECONDS: Final = 60
+_ENTRIES = client_gauge("plugins", "acls-total-count", "Access control entries.")
+_REQUESTS = client_gauge(
+    "plugins", "authorization-request-rate-per-minute", "Decisions of the authorizer in a minute."
+)
+_ALLOWED = client_gauge(
+    "plugins", "authorization-allowed-rate-per-minute", "Decisions to allow in a minute."
+)
+_DENIED = client_gauge(
+    "plugins", "authorization-denied-rate-per-minute", "Decisions to deny in a minute."
+)
+
+
+class AuthorizationMetrics:
+    """The metrics of one node's authorizer; used on the node's loop only."""
+
+    def __init__(self, authorizer: StandardAuthorizer | None, *, now_s: float) -> None:
+        self._authorizer = authorizer
+        self._requests = Meter(now_s)
+        self._denied = Meter(now_s)
+
+    def tick(self, now_s: float) -> None:
+        """Sample the counters."""
+        authorizer = self._authorizer
+        if authorizer is not None:
+            self._requests.update(authorizer.decision_count, now_s)
+            self._denied.update(authorizer.denied_count, now_s)
+
+    def collect(self) -> Iterator[Series]:
+        """Yield all series, none without an authorizer."""
+        if self._authorizer is None:
+            return
+        requests, denied = (
+            one.one_minute_rate * _SECONDS for one in (self._requests, self._denied)
+        )
+        yield Series(_ENTRIES, _LABELS, (len(self._authorizer),))
+        yield Series(_REQUESTS, _LABELS, (requests,))
+        yield Series(_ALLOWED, _LABELS, (max(requests - denied, 0.0),))
+        yield Series(_DENIED, _LABELS, (denied,))
+
 
 SERIES_AT_ONCE = 8
 """Series collected between two yields, or fewer where a source may be left."""

@@ -1,7 +1,7 @@
 """Metrics of requests by API: times, counts and errors, as the node's dispatchers record them.
 
 Without the metrics endpoint nothing is recorded. With it, a request costs two reads of a clock and
-one append to a list (`server/requests/timing.py`); four times a second the lists are moved into
+one append to a list (`server/requests/dispatch.py`); four times a second the lists are moved into
 distributions. There are no queues between threads, so queue times are zero. Decoding is not timed.
 
 Kafka: kafka.network.RequestMetrics, RequestChannel.updateRequestMetrics. Hot path:
@@ -11,17 +11,29 @@ benchmarks/metrics.py.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.errors import ErrorCode
-from ottla.metrics.families import Series, label_text, meter, quantile_labels, summary
+from ottla.metrics.families import (
+    Family,
+    Series,
+    client_gauge,
+    label_text,
+    meter,
+    quantile_labels,
+    summary,
+)
 from ottla.metrics.samples import QUANTILES, Recent
 from ottla.protocol.api_keys import ApiKey
-from ottla.server.requests.timing import RequestTimes
+from ottla.server.requests.dispatch import RequestTimes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from ottla.clock import Clock
+    from ottla.quota.quotas import Quotas
+    from ottla.quota.rates import ClientUse, RateQuota
 
 _FETCH = 1
 _PLACE = ("kafka.network", "RequestMetrics")
@@ -139,3 +151,77 @@ def _zeros(counts: Iterable[int]) -> list[float]:
     """Return the columns of a time that is always zero."""
     zeros = [0.0] * (len(QUANTILES) + 1)
     return [value for count in counts for value in (*zeros, count)]
+
+
+_A_SLICE = 100
+"""Clients between two turns of the loop."""
+_THROTTLE_TIME = "Mean throttle time of throttled requests over the window, in milliseconds."
+
+
+class _Kind(NamedTuple):
+    """The families of one kind of quota."""
+
+    use: Family
+    throttle_time: Family
+
+
+_PRODUCE = _Kind(
+    client_gauge("Produce", "byte-rate", "Bytes a second that limited clients produce."),
+    client_gauge("Produce", "throttle-time", _THROTTLE_TIME),
+)
+_FETCH_QUOTA = _Kind(
+    client_gauge("Fetch", "byte-rate", "Bytes a second that limited clients fetch."),
+    client_gauge("Fetch", "throttle-time", _THROTTLE_TIME),
+)
+_REQUEST = _Kind(
+    client_gauge("Request", "request-time", "Share of the loop's time, in percent."),
+    client_gauge("Request", "throttle-time", _THROTTLE_TIME),
+)
+_LEADER = client_gauge(
+    "LeaderReplication", "byte-rate", "Bytes a second sent to followers, of listed replicas."
+)
+_FOLLOWER = client_gauge(
+    "FollowerReplication", "byte-rate", "Bytes a second fetched from leaders, of listed replicas."
+)
+_DIRECTORIES = client_gauge(
+    "AlterLogDirsReplication", "byte-rate", "Bytes a second copied between log directories."
+)
+
+
+class QuotaMetrics:
+    """The metrics of a node's quotas."""
+
+    def __init__(self, quotas: Quotas, clock: Clock) -> None:
+        self._clock = clock
+        self._replication = (
+            (_LEADER, quotas.replication.leader),
+            (_FOLLOWER, quotas.replication.follower),
+            (_DIRECTORIES, quotas.replication.directories),
+        )
+        self._kinds = (
+            (_PRODUCE, quotas.produced),
+            (_FETCH_QUOTA, quotas.fetched),
+            (_REQUEST, quotas.requests),
+        )
+
+    def collect(self) -> Iterator[Series | None]:
+        """Yield rates and throttle times by client, and None where the loop may take a turn."""
+        for kind, quota in self._kinds:
+            yield from self._of_one(kind, quota)
+        for family, limit in self._replication:
+            if limit.is_on or limit.is_used:
+                rate = round(limit.rate(self._clock.monotonic_ms()), 3)
+                yield Series(family, [""], [rate])
+
+    def _of_one(self, kind: _Kind, quota: RateQuota) -> Iterator[Series | None]:
+        uses = quota.uses(self._clock.monotonic_ms())
+        found: list[ClientUse] = []
+        while some := list(islice(uses, _A_SLICE)):
+            found += some
+            yield None
+        labels = [label_text(user=one.entity.user, client_id=one.entity.client_id) for one in found]
+        if labels:
+            yield Series(kind.use, labels, [round(one.rate, 3) for one in found])
+            yield Series(
+                kind.throttle_time, labels, [round(one.throttle_time_ms, 3) for one in found]
+            )

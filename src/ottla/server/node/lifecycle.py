@@ -5,28 +5,115 @@ Kafka: kafka.server.BrokerLifecycleManager.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.errors import ErrorCode, KafkaError, LocalDiskError
+from ottla.metadata.broker import ControllerRegistration
+from ottla.metadata.features import SUPPORTED_FEATURES, are_controllers_registered
 from ottla.protocol.apis.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.protocol.apis.broker_registration import BrokerRegistrationRequest
+from ottla.protocol.apis.controller_registration import ControllerRegistrationRequest
+from ottla.purgatory.backoff import Backoff
 from ottla.purgatory.pending import Pending
 from ottla.server.system.timers import next_aligned_tick
+from ottla.server.system.workers import VolumeWorkers
+from ottla.storage.log_set.jobs import run_all
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Coroutine, Iterator, Mapping
+    from random import Random
 
     from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
     from ottla.metadata.broker import SupportedLevels
+    from ottla.metadata.delta import MetadataDelta
     from ottla.metadata.image.image import MetadataImage
     from ottla.protocol.apis.broker_heartbeat import BrokerHeartbeatResponse
     from ottla.protocol.apis.broker_registration import BrokerRegistrationResponse
-    from ottla.purgatory.timing_wheel import TimingWheel
+    from ottla.purgatory.timing_wheel import TimerTask, TimingWheel
+    from ottla.server.controller.active_controller import ActiveController
     from ottla.server.controller.channel import ControllerChannel
+    from ottla.server.controller.quorum_view import QuorumView
+    from ottla.server.node.resources import NodeResources
+    from ottla.server.system.environment import Environment
+    from ottla.storage.log_set.jobs import StorageJob
+    from ottla.storage.log_set.log_set import LogSet
     from ottla.types import Uuid
+
+CONTROLLED_SHUTDOWN_LIMIT_S: Final = 5.0
+_OTHERS_LIMIT_S: Final = 1.0
+_OTHERS_POLL_S: Final = 0.01
+_QUORUM_POLL_S: Final = 0.05
+_CLOSING_WORKERS: Final = 8
+
+
+async def controlled_shutdown(
+    left: Coroutine[Any, Any, None], quorum: QuorumView, *, election_s: float
+) -> None:
+    """Wait for `left`, the controller's consent; a broker without it is fenced later.
+
+    A quorum that has had no leader for the time of an election is not waited for.
+    """
+    log.info("stopping: controlled shutdown", extra={"event": "node.stopping"})
+    leaving = asyncio.ensure_future(left)
+    lost = asyncio.ensure_future(_without_leader(quorum, election_s))
+    await asyncio.wait(
+        {leaving, lost}, timeout=CONTROLLED_SHUTDOWN_LIMIT_S, return_when=asyncio.FIRST_COMPLETED
+    )
+    if leaving.done():
+        error = leaving.exception()
+        reason = None if error is None else str(error)
+    elif lost.done():
+        reason = "the quorum has no leader"
+    else:
+        reason = f"the controller did not agree within {CONTROLLED_SHUTDOWN_LIMIT_S:.0f} s"
+    leaving.cancel()
+    lost.cancel()
+    if reason is not None:
+        log.warning(
+            "controlled shutdown failed: %s; partitions stay without a leader for "
+            "broker.session.timeout.ms unless this node starts again",
+            reason,
+            extra={"event": "node.controlled_shutdown"},
+        )
+
+
+async def _without_leader(quorum: QuorumView, limit_s: float) -> None:
+    """Wait until the quorum has had no leader for this time."""
+    elapsed_s = 0.0
+    while elapsed_s < limit_s:
+        await asyncio.sleep(_QUORUM_POLL_S)
+        elapsed_s = 0.0 if quorum.has_leader else elapsed_s + _QUORUM_POLL_S
+
+
+async def let_others_leave(image: MetadataImage) -> None:
+    """Wait, for a limited time, for brokers in controlled shutdown: they need the quorum."""
+    brokers = image.cluster.brokers
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_OTHERS_LIMIT_S):
+            while any(one.is_leaving for one in brokers.values()):  # noqa: ASYNC110 - rare, and short
+                await asyncio.sleep(_OTHERS_POLL_S)
+
+
+async def close_logs(
+    logs: LogSet, environment: Environment, loop: asyncio.AbstractEventLoop
+) -> None:
+    """Flush and close the logs, many at a time: concurrent syncs share one journal commit."""
+    workers = VolumeWorkers(partial(environment.start_workers, loop, _CLOSING_WORKERS))
+
+    async def close(batches: Iterator[list[StorageJob]]) -> None:
+        for jobs in batches:
+            closed = loop.create_future()
+            run_all(jobs, workers.run).on_done(lambda _done, closed=closed: closed.set_result(None))  # type: ignore[misc] # a lambda's default binds the loop's value
+            await closed
+
+    await asyncio.gather(*map(close, logs.closing_jobs()))
+    workers.close()
+
 
 log = logging.getLogger("ottla.node")
 _PLAINTEXT: Final = 0
@@ -272,3 +359,126 @@ class BrokerLifecycle:
     def close(self) -> None:
         """Send no more heartbeats."""
         self._is_stopped = True
+
+
+controller_log = logging.getLogger("ottla.controller")
+REGISTRATION_TIMEOUT_MS: Final = 5000
+"""How long a request is repeated while no controller is active."""
+_BACKOFF_MS: Final = (100, 120_000)
+"""As in Kafka: quick for an election, rare for a quorum that is gone."""
+_JITTER: Final = 0.02
+"""As in Kafka; a controller meets few others."""
+
+
+class ControllerRegistrationManager:
+    """Runs when the image changes, a response arrives or the backoff after a failure ends."""
+
+    def __init__(
+        self,
+        own: ControllerRegistration,
+        image: MetadataImage,
+        channel: ActiveController,
+        *,
+        clock: Clock,
+        timer: TimingWheel,
+        rng: Random,
+    ) -> None:
+        """Take what this controller registers, and the image that this node has applied."""
+        self._own = own
+        self._image = image
+        self._channel = channel
+        self._clock = clock
+        self._timer = timer
+        self._backoff = Backoff(*_BACKOFF_MS, rng, jitter=_JITTER)
+        self._is_waiting = False
+        """Whether a request has no answer yet."""
+        self._failures = 0
+        """Consecutive failures."""
+        self._retry: TimerTask | None = None
+        self._is_stopped = False
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether this node's image has the registration of this process."""
+        found = self._image.cluster.controllers.get(self._own.controller_id)
+        return found is not None and found.incarnation_id == self._own.incarnation_id
+
+    def metadata_changed(self, delta: MetadataDelta, _image: MetadataImage) -> None:
+        """Register if metadata.version, or the registration of this node id, has changed."""
+        if delta.features_changed or self._own.controller_id in delta.controllers_changed:
+            self._send_if_needed()
+
+    def _send_if_needed(self, _now_ms: int = 0) -> None:
+        if self._is_stopped or self._is_waiting or self.is_registered:
+            return
+        if are_controllers_registered(self._image.features.metadata_version):
+            self._is_waiting = True
+            self._channel.send(_request(self._own)).on_done(self._answered)
+
+    def _answered(self, done: Pending[Any]) -> None:
+        self._is_waiting = False
+        error = done.error
+        if error is None and done.value.error_code:
+            error = KafkaError(done.value.error_code, done.value.error_message)
+        if error is None:
+            self._failures = 0
+        elif not self._is_stopped:
+            self._retry_after(error)
+
+    def _retry_after(self, error: Exception) -> None:
+        controller_log.info(
+            "the active controller did not register this one: %s; trying again",
+            error,
+            extra={"event": "controller.unregistered"},
+        )
+        self._failures += 1
+        if self._retry is not None:
+            self._retry.cancel()
+        due_ms = self._clock.monotonic_ms() + self._backoff.after(self._failures)
+        self._retry = self._timer.add(due_ms, self._send_if_needed)
+
+    def close(self) -> None:
+        """Send no more, and close the channel."""
+        self._is_stopped = True
+        self._channel.close()
+
+
+def _request(own: ControllerRegistration) -> ControllerRegistrationRequest:
+    """Return the request that makes a registration."""
+    kind = ControllerRegistrationRequest
+    return kind(
+        controller_id=own.controller_id,
+        incarnation_id=own.incarnation_id,
+        zk_migration_ready=own.zk_migration_ready,
+        listeners=[
+            kind.Listener(
+                name=name, host=one.host, port=one.port, security_protocol=one.security_protocol
+            )
+            for name, one in own.listeners.items()
+        ],
+        features=[
+            kind.Feature(name=name, min_supported_version=one.low, max_supported_version=one.high)
+            for name, one in own.features.items()
+        ],
+    )
+
+
+def registration_manager(
+    config: BrokerConfig, resources: NodeResources, image: MetadataImage, channel: ActiveController
+) -> ControllerRegistrationManager:
+    """Return the manager of a node's registration, with a new incarnation id."""
+    own = ControllerRegistration(
+        config.node_id,
+        resources.environment.new_uuid(),
+        zk_migration_ready=False,
+        listeners=resources.controller_addresses,
+        features=SUPPORTED_FEATURES,
+    )
+    return ControllerRegistrationManager(
+        own,
+        image,
+        channel,
+        clock=resources.environment.clock,
+        timer=resources.timer,
+        rng=resources.environment.rng,
+    )

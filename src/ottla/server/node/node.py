@@ -30,41 +30,52 @@ from ottla.replication.replica_set import ReplicaSet
 from ottla.server.broker.broker import Broker
 from ottla.server.broker.coordinator_parts import CoordinatorParts, make_coordinators
 from ottla.server.broker.directory_moves import DirectoryMoves
-from ottla.server.broker.internal_topics import INTERNAL_TOPICS, OFFSETS_TOPIC
 from ottla.server.broker.maintenance import Maintenance
 from ottla.server.broker.metadata import BrokerMetadata
 from ottla.server.broker.metadata_log import MetadataLog
 from ottla.server.broker.producer_ids import ProducerIdManager
 from ottla.server.broker.publisher import MetadataPublisher
 from ottla.server.broker.replication import Replication
-from ottla.server.broker.streams_topic_creation import StreamsTopicCreation
 from ottla.server.broker.telemetry import Telemetry
-from ottla.server.broker.topic_auto_creation import TopicAutoCreation
+from ottla.server.broker.topic_auto_creation import (
+    INTERNAL_TOPICS,
+    OFFSETS_TOPIC,
+    StreamsTopicCreation,
+    TopicAutoCreation,
+)
 from ottla.server.broker.transaction_markers import MarkerWriter
 from ottla.server.broker.transaction_partitions import TransactionPartitions
 from ottla.server.controller.active_controller import ActiveController
 from ottla.server.controller.controller_node import ControllerNode
-from ottla.server.controller.failure_detection import FailureDetection
 from ottla.server.controller.quorum_channel import QuorumAccess, QuorumChannel
-from ottla.server.controller.quorum_requests import QuorumRequests
+from ottla.server.controller.quorum_view import QuorumRequests
+from ottla.server.controller.schedule import FailureDetection
 from ottla.server.http.endpoint import HttpEndpoint
 from ottla.server.logging.limits import report_suppressed
 from ottla.server.node.authorization import authorizer_of
 from ottla.server.node.dynamic_settings import DynamicSettings, cordoned_directories
-from ottla.server.node.leaving import close_logs, controlled_shutdown, let_others_leave
-from ottla.server.node.lifecycle import BrokerLifecycle
+from ottla.server.node.lifecycle import (
+    REGISTRATION_TIMEOUT_MS,
+    BrokerLifecycle,
+    close_logs,
+    controlled_shutdown,
+    let_others_leave,
+    registration_manager,
+)
 from ottla.server.node.listeners import ListenerRole, NodeListeners
-from ottla.server.node.parts import NodePart, NodeParts
-from ottla.server.node.registration import REGISTRATION_TIMEOUT_MS, registration_manager
+from ottla.server.node.parts import NodePart, NodeParts, NodeWaits
 from ottla.server.node.resources import NodeResources
 from ottla.server.node.security import NodeSecurity
 from ottla.server.node.security_problems import security_refusal
-from ottla.server.node.start_log import LoadProgress, log_listening, log_recovered, log_starting
-from ottla.server.node.startup import Banner
-from ottla.server.node.waits import NodeWaits
+from ottla.server.node.startup import (
+    Banner,
+    LoadProgress,
+    log_listening,
+    log_recovered,
+    log_starting,
+)
 from ottla.server.requests.decompression import Decompression
-from ottla.server.requests.dispatch import Dispatcher
-from ottla.server.requests.request_log import RequestLog, requests_are_logged
+from ottla.server.requests.dispatch import Dispatcher, RequestLog, requests_are_logged
 from ottla.server.system.timers import next_aligned_tick
 from ottla.storage.log_set.checkpoint_queue import write_all
 from ottla.storage.log_set.jobs import run_all

@@ -20,9 +20,8 @@ from ottla.network.token_retrieval import (
 )
 from ottla.security.sasl.oauthbearer import OAUTHBEARER
 from ottla.server.node.listener_security import TLS_PROTOCOLS, jaas_options, listener_tls
-from ottla.server.node.login_handlers import token_class
+from ottla.server.node.login_handlers import allowed, token_class
 from ottla.server.node.plugins import PluginError, load_class, load_plugin
-from ottla.server.node.token_logins import allowed
 
 if TYPE_CHECKING:
     import asyncio

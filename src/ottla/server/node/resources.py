@@ -6,11 +6,15 @@ Kafka: kafka.server.SharedServer, the first half of BrokerServer.startup.
 from __future__ import annotations
 
 import asyncio
+import gc
+import logging
+import sys
 from contextlib import ExitStack
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from ottla.config.reconfiguration import wrapped
 from ottla.metadata.broker import ListenerAddress
 from ottla.purgatory.loop import Loop
 from ottla.purgatory.work import MAX_STEPS, Worker
@@ -19,20 +23,29 @@ from ottla.server.broker.log_cleaner import LogCleaner
 from ottla.server.http.endpoint import HttpPort
 from ottla.server.node.identity import identify, tolerated
 from ottla.server.node.listeners import BoundPorts
-from ottla.server.node.plugins import load_policies
-from ottla.server.node.reporters import Reporters
-from ottla.server.system.garbage_collection import CollectionSchedule
+from ottla.server.node.plugins import (
+    JAVA_BUILT_IN,
+    METRIC_REPORTERS,
+    PLUGINS_GROUP,
+    REPORTER_METHODS,
+    PluginError,
+    is_registered,
+    load_class,
+    load_plugin,
+    load_policies,
+)
 from ottla.server.system.timers import LoopTimer
 from ottla.server.system.turns import TurnWatch, WatchedLoop
 from ottla.server.system.workers import VolumeWorkers
 from ottla.storage.directories.log_dir import LogDirectory
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection, Iterable
 
     from ottla.config.broker import BrokerConfig
     from ottla.server.broker.metadata import BrokerMetadata
-    from ottla.server.system.environment import Environment, WorkerPool
+    from ottla.server.broker.telemetry import Telemetry
+    from ottla.server.system.environment import Environment, RunInWorker, WorkerPool
     from ottla.storage.log_set.log_set import LogSet
 
 
@@ -172,3 +185,180 @@ class NodeResources:
     def close(self) -> None:
         """Release everything."""
         self._held.close()
+
+
+log = logging.getLogger("ottla.node")
+
+
+class Reporters:
+    """One object a class; those with `export_metrics` receive clients' metrics."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        """Load the classes; PluginError names all that cannot be loaded."""
+        self._plugins: dict[str, Any] = {}
+        self._requested = config
+        self._imported: dict[str, PluginError | None] = dict.fromkeys(_names(config))
+        """By name: why the class cannot be loaded, None where it was imported."""
+        errors = self._load(config, _names(config))
+        if errors:
+            self.close()
+            raise PluginError("; ".join(map(str, errors)))
+
+    def _load(self, config: BrokerConfig, names: Iterable[str]) -> list[PluginError]:
+        """Load the classes that can be loaded; return the errors of the others."""
+        errors = []
+        for name in names:
+            try:
+                self._plugins[name] = load_plugin(name, REPORTER_METHODS, config.given)
+            except PluginError as error:
+                errors.append(error)
+        return errors
+
+    @property
+    def receivers(self) -> list[Any]:
+        """The plug-ins that receive clients' metrics."""
+        return [
+            one for one in self._plugins.values() if callable(getattr(one, "export_metrics", None))
+        ]
+
+    def apply(self, config: BrokerConfig, telemetry: Telemetry, run: RunInWorker) -> None:
+        """Close the reporters removed from metric.reporters; a worker imports added classes."""
+        self._requested = config
+        names = _names(config)
+        for name in [name for name in self._plugins if name not in names]:
+            _close(name, self._plugins.pop(name))
+        telemetry.receive_with(self.receivers)
+        added = [name for name in names if name not in self._plugins]
+        if not added:
+            return
+
+        if all(self._imported.get(name, name) is None for name in added):
+            self._add(config, added, telemetry)
+            return
+
+        def imported(_result: object, error: Exception | None) -> None:
+            if error is not None:
+                raise error
+            if self._requested is config:  # else the later change has its own import
+                self._add(config, added, telemetry)
+
+        run(lambda: self._import(config, added), imported)
+
+    def _add(self, config: BrokerConfig, names: Iterable[str], telemetry: Telemetry) -> None:
+        lost = [error for name in names if (error := self._imported[name]) is not None]
+        usable = [name for name in names if self._imported[name] is None]
+        for error in (*lost, *self._load(config, usable)):  # its check could still load it
+            log.error(
+                "a metrics reporter is not loaded: %s; install it or correct metric.reporters",
+                error,
+                extra={"event": "reporter.lost"},
+            )
+        telemetry.receive_with(self.receivers)
+
+    def refusal(self, current: BrokerConfig, proposed: BrokerConfig) -> str | None:
+        """Return Kafka's text when a class of changed metric.reporters cannot be loaded.
+
+        It imports: call it in a worker.
+        """
+        names = _names(proposed)
+        if proposed.metric_reporters == current.metric_reporters:
+            return None
+        self._import(proposed, names)
+        if all(self._imported[name] is None for name in names):
+            return None
+        return wrapped(
+            "Validation of dynamic config update of Set(metric.reporters) failed with class class "
+            "kafka.server.DynamicMetricsReporters"
+        )
+
+    def _import(self, config: BrokerConfig, names: Iterable[str]) -> None:
+        """Import classes, in a worker; a name that is not of the node's file must be registered."""
+        own = [one.strip() for one in str(config.given.get(METRIC_REPORTERS) or "").split(",")]
+        for name in names:
+            try:
+                if name not in own and not is_registered(name):
+                    raise PluginError(
+                        f"class {name} cannot be loaded: a package must register it in the entry "
+                        f"point group {PLUGINS_GROUP}, or the node's own settings name it"
+                    )
+                load_class(name, REPORTER_METHODS)
+            except PluginError as error:
+                self._imported[name] = error
+            else:
+                self._imported[name] = None
+
+    def close(self) -> None:
+        """Close them all."""
+        while self._plugins:
+            _close(*self._plugins.popitem())
+
+
+def _names(config: BrokerConfig) -> list[str]:
+    return [name for name in config.metric_reporters if name and name not in JAVA_BUILT_IN]
+
+
+def _close(name: str, plugin: Any) -> None:
+    try:
+        plugin.close()
+    except Exception as error:
+        text = "metrics reporter %s failed to close; the node continues, correct the plug-in"
+        log.exception(text, name, exc_info=error, extra={"event": "reporter.not_closed"})
+
+
+WORK_S: Final = 0.0025
+"""The work of the loop after which it collects: creating objects takes about as long as that."""
+CHECK_EVERY: Final = 400
+"""Collections of young objects between two checks whether a full one is due."""
+_YOUNG, _ALL = 1, 2
+_GROWTH: Final = 2
+"""A full collection is due when the used memory blocks have grown by this factor since the last."""
+_MIN_GROWTH_BLOCKS: Final = 1_500_000
+"""And by this number at least, some 100 MB: it visits all objects, a million in 0.2 s."""
+
+
+class CollectionSchedule:
+    """Collects garbage on one loop, in turns of its own; Python's own schedule is off."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        turns: TurnWatch,
+        *,
+        collect: Callable[[int], object] = gc.collect,
+        allocated_blocks: Callable[[], int] = sys.getallocatedblocks,
+    ) -> None:
+        self._loop = loop
+        self._turns = turns
+        self._collect = collect
+        self._allocated_blocks = allocated_blocks
+        self._count = 0
+        self._blocks = 0
+
+    def start(self) -> None:
+        """Exclude the objects of the start from all collections, and collect as scheduled."""
+        self._collect(_ALL)
+        gc.freeze()
+        gc.disable()
+        self._blocks = self._allocated_blocks()
+        self._turns.report_work(WORK_S, self._plan)
+
+    def stop(self) -> None:
+        """Return to Python's own schedule."""
+        self._turns.report_work(WORK_S, None)
+        gc.enable()
+
+    def _plan(self) -> None:
+        self._loop.call_soon(self._run)
+
+    def _run(self) -> None:
+        """Collect the young objects; the survivors count as old and are not visited again."""
+        self._count += 1
+        if self._count % CHECK_EVERY == 0 and self._is_full_due():
+            self._collect(_ALL)
+            self._blocks = self._allocated_blocks()
+        else:
+            self._collect(_YOUNG)
+
+    def _is_full_due(self) -> bool:
+        blocks = self._allocated_blocks()
+        return blocks > max(self._blocks * _GROWTH, self._blocks + _MIN_GROWTH_BLOCKS)

@@ -9,7 +9,7 @@ import base64
 import hmac
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.config.broker.endpoints import SecurityProtocol
 from ottla.config.listener_settings import ListenerSettings
@@ -20,17 +20,12 @@ from ottla.network.node_channel import PeerSecurity
 from ottla.network.tls_context import client_context
 from ottla.security.delegation_token import TokenCredentials
 from ottla.security.distinguished_name import parse_rules, short_name, subject_name
-from ottla.security.principal import ANONYMOUS, USER_TYPE, Principal
+from ottla.security.principal import ANONYMOUS, USER_TYPE, Principal, parse_principal
 from ottla.security.sasl.client import make_mechanism_login, token_login
 from ottla.security.sasl.gssapi import GSSAPI
 from ottla.security.sasl.oauthbearer import OAUTHBEARER, OAuthBearerServer
 from ottla.security.sasl.plain import PLAIN, PlainServer, users_of
-from ottla.security.sasl.scram import (
-    MECHANISM_NUMBERS,
-    TOKEN_SHAPE,
-    ScramCredential,
-    ScramServer,
-)
+from ottla.security.sasl.scram import MECHANISM_NUMBERS, TOKEN_SHAPE, ScramCredential, ScramServer
 from ottla.security.sasl.server import SaslServer
 from ottla.server.node.listener_security import (
     JAAS,
@@ -43,10 +38,9 @@ from ottla.server.node.listener_security import (
     kerberos_settings,
     listener_tls,
 )
-from ottla.server.node.login_handlers import LoginHandlers
+from ottla.server.node.login_handlers import LoginHandlers, TokenLogins
 from ottla.server.node.peer_token import PeerToken, peer_token_settings
-from ottla.server.node.principals import ConnectionContext, PrincipalBuilder
-from ottla.server.node.token_logins import TokenLogins
+from ottla.server.node.plugins import load_plugin
 from ottla.server.requests.login import LoginPolicy, SaslLogins
 from ottla.server.system.kerberos import PeerTickets, acceptor
 from ottla.server.system.tls import TlsContexts
@@ -381,3 +375,50 @@ class SecuredListener:
             name = short_name(subject_name(encoded), rules)
             principal = Principal(USER_TYPE, name)
         self._owner.named(self._protocol, connection, principal, certificate=certificate)
+
+
+PRINCIPAL_BUILDER: Final = "principal.builder.class"
+DEFAULT_BUILDER: Final = (
+    "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
+)
+BUILDER_METHODS: Final = ("configure", "build")
+
+
+class ConnectionContext(NamedTuple):
+    """The properties of a connection after its handshake or login."""
+
+    security_protocol: str
+    listener_name: str
+    client_address: str
+    principal: Principal
+    """The principal of the default builder, from the certificate or the login."""
+    mechanism: str | None = None
+    """The mechanism of the SASL login."""
+    certificate: Mapping[str, Any] | None = None
+    """The client's certificate, as `ssl.SSLSocket.getpeercert` returns it."""
+
+
+class PrincipalBuilder:
+    """Makes the principals of a node's connections."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        """Load the class that the node's own settings name. Raises PluginError."""
+        name = str(config.given.get(PRINCIPAL_BUILDER) or DEFAULT_BUILDER)
+        self._plugin: Any = None
+        if name != DEFAULT_BUILDER:
+            self._plugin = load_plugin(name, BUILDER_METHODS, config.given)
+
+    @property
+    def is_default(self) -> bool:
+        """Whether principals are Kafka's."""
+        return self._plugin is None
+
+    def build(self, context: ConnectionContext) -> Principal:
+        """Return the principal; ValueError refuses the connection."""
+        if self._plugin is None:
+            return context.principal
+        try:
+            built = self._plugin.build(context)
+            return built if isinstance(built, Principal) else parse_principal(str(built))
+        except Exception as error:
+            raise ValueError(f"{PRINCIPAL_BUILDER} refuses the connection: {error}") from error

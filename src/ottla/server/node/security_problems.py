@@ -28,9 +28,8 @@ from ottla.server.node.listener_security import (
     kerberos_settings,
     listener_tls,
 )
-from ottla.server.node.login_handlers import handler_name
+from ottla.server.node.login_handlers import handler_name, token_problems
 from ottla.server.node.peer_token import peer_token_settings
-from ottla.server.node.token_logins import token_problems
 from ottla.server.system.kerberos import acceptor
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from ottla.config.problems import ConfigErrors, ConfigProblem
 from ottla.config.properties import read_properties
 from ottla.config.providers import resolve
 from ottla.config.topic import BROKER_SYNONYMS
-from ottla.security.login_file import SERVER, entries_by_mechanism, login_file_path
+from ottla.security.jaas import SERVER, entries_by_mechanism, login_file_path
 from ottla.server.node.authorization import authorizer_problems
 from ottla.server.node.listener_security import JAAS
 from ottla.server.node.plugins import plugin_problems

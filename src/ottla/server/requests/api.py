@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cache, partial, wraps
 from importlib import import_module
+from pkgutil import walk_packages
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -41,44 +42,6 @@ if TYPE_CHECKING:
     from ottla.types import SendItem
 
     Handler = Callable[[Context, Any], Any]
-
-HANDLER_MODULES = (
-    "api_versions",
-    "produce",
-    "fetch",
-    "offsets",
-    "metadata",
-    "topic_partitions",
-    "groups",
-    "group_offsets",
-    "consumer_groups",
-    "share.groups",
-    "share.fetch",
-    "share.offsets",
-    "share.state",
-    "streams_groups",
-    "transactions",
-    "topics",
-    "delete_records",
-    "configs",
-    "config_changes",
-    "quotas",
-    "config_resources",
-    "features",
-    "producers",
-    "brokers",
-    "replicas",
-    "membership",
-    "quorum",
-    "controller.brokers",
-    "controller.envelope",
-    "credentials",
-    "delegation_tokens",
-    "acls",
-    "log_dirs",
-    "telemetry",
-    "sasl",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +143,9 @@ def served_apis(listener: str = "broker", *, unstable: bool = False) -> Mapping[
     Unstable versions are included only with `unstable`. The result is kept: ApiVersions and
     Envelope need it with each request.
     """
-    for name in HANDLER_MODULES:
-        import_module(f"ottla.server.handlers.{name}")
+    handlers = import_module("ottla.server.handlers")
+    for module in walk_packages(handlers.__path__, f"{handlers.__name__}."):
+        import_module(module.name)
     return {
         key: api if unstable else _without_unstable(api)
         for (key, kind), api in _registry.items()

@@ -11,9 +11,11 @@ Kafka: kafka.server.KafkaApis.handle, RequestHandlerHelper. Hot path: benchmarks
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError, OttlaError
+from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.apis.api_versions import ApiVersionsResponse
 from ottla.protocol.request_header import split_header
 from ottla.purgatory.pending import Pending, as_pending
@@ -22,16 +24,45 @@ from ottla.server.requests.context import Context
 from ottla.server.requests.parts import LargeRequest, decoded
 from ottla.server.requests.rights import call_guarded
 from ottla.server.requests.throttling import QuotaUse
-from ottla.server.requests.timing import Wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ottla.network.connection import Connection
+    from ottla.network.connection import Connection, RequestHandler
     from ottla.protocol.request_header import Header
     from ottla.server.broker.broker import Broker
     from ottla.server.requests.api import Api
-    from ottla.server.requests.timing import RequestTimes
+
+
+class Wait(NamedTuple):
+    """A request that was not answered at once; times from the start of its handling."""
+
+    key: int
+    version: int
+    local_s: float
+    total_s: float
+
+
+class RequestTimes:
+    """Samples of all listeners of a node."""
+
+    def __init__(self) -> None:
+        self.immediate: dict[int, dict[int, list[float]]] = {}
+        """By API key and version: seconds of requests that were answered at once."""
+        self.waits: list[Wait] = []
+        self.errors: Counter[tuple[int, int]] = Counter()
+        """By API key and error code: responses with an error for the whole request."""
+
+    def add(self, ctx: Context, total_s: float) -> None:
+        """Note a request that was answered at once."""
+        by_version = self.immediate.get(ctx.api_key)
+        if by_version is None:
+            by_version = self.immediate[ctx.api_key] = {}
+        samples = by_version.get(ctx.api_version)
+        if samples is None:
+            samples = by_version[ctx.api_version] = []
+        samples.append(total_s)
+
 
 log = logging.getLogger("ottla.dispatch")
 _API_VERSIONS: Final = 18
@@ -229,3 +260,41 @@ def _close(connection: Connection, error: Exception) -> None:
     extra = {"event": "request.invalid", "client": connection.peer_host}
     log.info("closing: %s", error, extra=extra)
     connection.finish()
+
+
+requests_log = logging.getLogger("ottla.requests")
+
+
+def requests_are_logged() -> bool:
+    """Whether the level of the logger enables a line for each request."""
+    return requests_log.isEnabledFor(logging.DEBUG)
+
+
+class RequestLog:
+    """Writes a line for each frame and passes it on."""
+
+    def __init__(self, handler: RequestHandler, listener: str) -> None:
+        self._handler = handler
+        self._names = {key: ApiKey(key).name for key in served_apis(listener)}
+        self.connection_closed = handler.connection_closed
+
+    def handle_frame(self, connection: Connection, frame: memoryview) -> None:
+        """Write the line of one request."""
+        try:
+            key, version, correlation_id, client_id, _ = split_header(frame)
+        except KafkaError:
+            pass  # the dispatcher reports it
+        else:
+            requests_log.debug(
+                "%s version %d, %d bytes",
+                self._names.get(key, key),
+                version,
+                len(frame),
+                extra={
+                    "event": "request",
+                    "correlation_id": correlation_id,
+                    "client_id": client_id,
+                    "connection": connection.connection_id,
+                },
+            )
+        self._handler.handle_frame(connection, frame)

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Final
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.purgatory.delayed_operation import DelayedOperation
 from ottla.purgatory.pending import Pending
-from ottla.replication.share import archiving
-from ottla.replication.share.acquiring import AcquireRequest, acquire
+from ottla.replication.share import acquiring
+from ottla.replication.share.acquiring import AcquireRequest, acquire, walk
 from ottla.replication.share.partition import Phase
-from ottla.replication.share.walk import walk
 from ottla.server.requests.page_cache import when_warm
 from ottla.storage.log.append_info import FetchIsolation
 from ottla.types import FileSlice
@@ -26,8 +25,8 @@ from ottla.types import FileSlice
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from ottla.replication.share.acquiring import Acquired, FetchedBatch
     from ottla.replication.share.partition import SharePartition
-    from ottla.replication.share.walk import Acquired, FetchedBatch
     from ottla.server.system.environment import RunOnVolume
     from ottla.storage.log.reads import Found
 
@@ -192,7 +191,7 @@ class DelayedShareFetch(DelayedOperation):
         partition = read.partition
         if read.error is not None:
             if read.error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                archiving.move_start(partition, partition.replica.log.log_start_offset)
+                acquiring.move_start(partition, partition.replica.log.log_start_offset)
                 partition.environment.on_available(partition.key)
                 return FetchedRecords()
             self._on_error(partition, read.error)

@@ -19,7 +19,7 @@ from ottla.protocol.apis import read_share_group_state_summary as summary_api
 from ottla.protocol.apis import write_share_group_state as write_api
 from ottla.purgatory.backoff import Backoff
 from ottla.purgatory.pending import Pending
-from ottla.server.broker.internal_topics import SHARE_STATE_TOPIC
+from ottla.server.broker.topic_auto_creation import SHARE_STATE_TOPIC
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:

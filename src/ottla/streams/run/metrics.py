@@ -10,8 +10,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.http.host import HttpHost, Page
-from ottla.metrics.exposition import TEXT_TYPE, Exposition
-from ottla.metrics.families import Family, Kind, Series, label_text, own
+from ottla.metrics.families import TEXT_TYPE, Exposition, Family, Kind, Series, label_text, own
 
 if TYPE_CHECKING:
     from typing import Self

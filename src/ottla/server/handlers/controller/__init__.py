@@ -1,4 +1,0 @@
-"""What brokers request of the controller, on its listener.
-
-Kafka: kafka.server.ControllerApis.
-"""
