@@ -27,9 +27,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks.against_kafka.brokers import HEAP, free_port
 
 from ottla import Admin, Producer
-from ottla.coordinator.group.serde import RecordSerde
+from ottla.coordinator.group.shard import _RecordSerde
 from ottla.coordinator.runtime import CoordinatorRecord
-from ottla.coordinator.transaction import records as transaction_records
+from ottla.coordinator.transaction import state as transaction_records
 from ottla.coordinator.transaction.state import Transaction, TransactionState
 from ottla.protocol.records.group import OffsetCommitKey, OffsetCommitValue
 from ottla.records.builder import encode_batch
@@ -75,7 +75,7 @@ def transaction_states(count: int, ids: int) -> Iterator[tuple[bytes, bytes | No
 def offsets(count: int, ids: int) -> Iterator[tuple[bytes, bytes | None]]:
     """Yield commits of one partition after the other."""
     now_ms = int(time.time() * 1000)
-    serde = RecordSerde()
+    serde = _RecordSerde()
     for number in range(count):
         name = number % ids
         key = OffsetCommitKey(group=f"group-{name // 100}", topic="input", partition=name % 100)

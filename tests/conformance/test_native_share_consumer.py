@@ -19,8 +19,7 @@ from ottla import (
 )
 from ottla.coordinator.runtime import ShardEnvironment, ShardTimers
 from ottla.coordinator.runtime.loader import Loader
-from ottla.coordinator.share.config import ShareCoordinatorConfig
-from ottla.coordinator.share.shard import ShareShard, StateChange
+from ottla.coordinator.share.shard import ShareCoordinatorConfig, ShareShard, StateChange
 from ottla.coordinator.share.state import ShareKey, StateBatch
 from ottla.protocol.apis.read_share_group_state import ReadShareGroupStateRequest
 from ottla.purgatory.pending import Pending

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla.coordinator.group.streams.assignors.spec import (
+from ottla.coordinator.group.streams.assignors.sticky import (
     MemberSpec,
     StreamsAssignorInput,
     SubtopologySpec,
+    assign,
 )
-from ottla.coordinator.group.streams.assignors.sticky import assign
-from ottla.coordinator.group.streams.tasks import Tasks, task_map
+from ottla.coordinator.group.streams.group import Tasks, task_map
 from ottla.purgatory.work import finish
 
 if TYPE_CHECKING:
-    from ottla.coordinator.group.streams.assignors.spec import Task
-    from ottla.coordinator.group.streams.tasks import TaskMap
+    from ottla.coordinator.group.streams.assignors.sticky import _Task
+    from ottla.coordinator.group.streams.group import TaskMap
     from tests.conformance.kafka import Kafka
 
 pytestmark = pytest.mark.conformance
@@ -36,8 +36,8 @@ def _group(rng: random.Random) -> StreamsAssignorInput:
     names = [f"member-{rng.randrange(10**9)}" for _ in range(rng.randrange(1, 30))]
     processes = [f"{rng.randrange(16**8):08x}" for _ in range(rng.randrange(1, len(names) + 1))]
     tasks = [(key, n) for key, one in subtopologies.items() for n in range(one.task_count)]
-    active: dict[str, list[Task]] = {name: [] for name in names}
-    standby: dict[str, list[Task]] = {name: [] for name in names}
+    active: dict[str, list[_Task]] = {name: [] for name in names}
+    standby: dict[str, list[_Task]] = {name: [] for name in names}
     few = rng.sample(names, rng.randrange(1, len(names) + 1))
     for task in tasks:
         if rng.random() < 0.7:
@@ -51,7 +51,7 @@ def _group(rng: random.Random) -> StreamsAssignorInput:
     return StreamsAssignorInput(members, subtopologies, rng.randrange(3))
 
 
-def _map(tasks: list[Task]) -> TaskMap:
+def _map(tasks: list[_Task]) -> TaskMap:
     found: dict[str, list[int]] = {}
     for key, number in tasks:
         found.setdefault(key, []).append(number)

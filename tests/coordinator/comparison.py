@@ -15,7 +15,7 @@ from ottla.coordinator.group import (
     ShareGroupConfig,
     StreamsGroupConfig,
 )
-from ottla.coordinator.group.serde import RecordSerde
+from ottla.coordinator.group.shard import _RecordSerde
 from ottla.records.batches import iterate_batches
 from tests.conformance.kafka import kafka_or_skip, running_kafka
 from tests.coordinator.harness import World
@@ -180,7 +180,7 @@ def _records(data: bytes, shown: ConsumerTranscript) -> list[str]:
     for batch in iterate_batches(memoryview(data)):
         for record in batch.records():
             assert record.key is not None
-            decoded = RecordSerde().decode(record.key, record.value)
+            decoded = _RecordSerde().decode(record.key, record.value)
             assert decoded is not None
             lines.append(shown._shown_record(decoded.key, decoded.value))
     return numbered(lines, {})

@@ -15,9 +15,8 @@ from ottla.coordinator.group import (
     StreamsGroupConfig,
 )
 from ottla.coordinator.runtime import EndTransaction
-from ottla.coordinator.share.config import ShareCoordinatorConfig
 from ottla.coordinator.share.coordinator import ShareCoordinator
-from ottla.coordinator.share.shard import StateChange
+from ottla.coordinator.share.shard import ShareCoordinatorConfig, StateChange
 from ottla.coordinator.share.state import ShareKey, StateBatch
 from ottla.coordinator.transaction.decisions import EndRequest, ProducerKey
 from ottla.errors import ErrorCode, KafkaError

@@ -14,8 +14,7 @@ from ottla.coordinator.group.classic.group import SIMPLE
 from ottla.coordinator.group.shard import GroupShard
 from ottla.coordinator.runtime import loader
 from ottla.coordinator.runtime.active import ActivePartition, RuntimeEnvironment, ShardState
-from ottla.coordinator.runtime.load_times import LoadTimes
-from ottla.coordinator.runtime.loader import MAX_READ_BYTES
+from ottla.coordinator.runtime.loader import MAX_READ_BYTES, LoadTimes
 from ottla.coordinator.share.shard import ShareShard
 from ottla.coordinator.transaction.shard import TransactionShard
 from ottla.purgatory.timing_wheel import TimingWheel

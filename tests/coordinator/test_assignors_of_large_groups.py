@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla.coordinator.group.consumer.assignors import heterogeneous
-from ottla.coordinator.group.consumer.assignors.spec import AssignorInput, MemberInput
-from ottla.coordinator.group.share import assignor
+from ottla.coordinator.group.consumer.assignors import uniform
+from ottla.coordinator.group.consumer.assignors.uniform import AssignorInput, MemberInput
+from ottla.coordinator.group.share import kind
 from ottla.purgatory.work import finish
 from ottla.types import Uuid
 
@@ -22,9 +22,9 @@ TOPICS = [Uuid(bytes([number + 1]) * 16) for number in range(6)]
 
 
 def plain_fill(
-    members: Iterable[tuple[dict[assignor.Partition, None], int]],
-    targets: list[assignor.Partition],
-    readers: Mapping[assignor.Partition, int],
+    members: Iterable[tuple[dict[kind._Partition, None], int]],
+    targets: list[kind._Partition],
+    readers: Mapping[kind._Partition, int],
     sharing: int,
 ) -> Steps[None]:
     """Sort all partitions for each member."""
@@ -92,13 +92,13 @@ def test_queues_change_no_assignment(seed: int, monkeypatch: pytest.MonkeyPatch)
     given = AssignorInput(members, counts)
     partitions = {topic_id: range(count) for topic_id, count in counts.items()}
     found = (
-        finish(heterogeneous.assign_heterogeneous(given)),
-        finish(assignor.assign_simple(read, partitions, owned)),
+        finish(uniform._assign_heterogeneous(given)),
+        finish(kind._assign_simple(read, partitions, owned)),
     )
-    monkeypatch.setattr(heterogeneous, "_spread", plain_spread)
-    monkeypatch.setattr(heterogeneous, "_level", plain_level)
-    monkeypatch.setattr(assignor, "_fill", plain_fill)
+    monkeypatch.setattr(uniform, "_spread", plain_spread)
+    monkeypatch.setattr(uniform, "_level", plain_level)
+    monkeypatch.setattr(kind, "_fill", plain_fill)
     assert found == (
-        finish(heterogeneous.assign_heterogeneous(given)),
-        finish(assignor.assign_simple(read, partitions, owned)),
+        finish(uniform._assign_heterogeneous(given)),
+        finish(kind._assign_simple(read, partitions, owned)),
     )

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.coordinator.group.consumer.assignors import ASSIGNORS
-from ottla.coordinator.group.consumer.assignors.spec import AssignorInput, MemberInput
+from ottla.coordinator.group.consumer.assignors.uniform import AssignorInput, MemberInput
 from ottla.purgatory.work import finish
 from ottla.types import Uuid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ottla.coordinator.group.consumer.member import TopicPartitions
+    from ottla.coordinator.group.consumer.group import TopicPartitions
 
 TOPICS = [Uuid(bytes(15) + bytes([number])) for number in range(1, 5)]
 counts = st.lists(st.integers(0, 12), min_size=4, max_size=4)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.coordinator.group import group_admin
-from ottla.coordinator.group.consumer import describe as consumer_describe
-from ottla.coordinator.group.share import describe as share_describe
-from ottla.coordinator.group.streams import describe as streams_describe
+from ottla.coordinator.group.consumer import kind as consumer_describe
+from ottla.coordinator.group.share import kind as share_describe
+from ottla.coordinator.group.streams import kind as streams_describe
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.protocol.apis.describe_groups import DescribeGroupsRequest

@@ -8,10 +8,9 @@ from enum import StrEnum
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from ottla.coordinator.group.group import Description
 from ottla.coordinator.group.group_kind import GroupEnvironment, GroupKind, RecordType
 from ottla.coordinator.group.groups import KINDS
-from ottla.coordinator.group.member_group import MemberGroup
+from ottla.coordinator.group.member_group import Description, MemberGroup
 from ottla.coordinator.runtime import Result
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.delete_groups import DeleteGroupsRequest

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.coordinator.group import GroupCoordinatorConfig
 from ottla.coordinator.group.offsets import removal
 from ottla.coordinator.runtime import Result
-from ottla.coordinator.runtime.timers import RECORDS_AT_ONCE
+from ottla.coordinator.runtime.shard import RECORDS_AT_ONCE
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.offset_commit import OffsetCommitRequest
 from tests.coordinator.harness import FaultyWorld, Topics, World, context

@@ -21,8 +21,7 @@ from ottla.coordinator.group.classic import records
 from ottla.coordinator.group.classic.group import ClassicState, StoredGroup
 from ottla.coordinator.group.offsets.committed import CommittedOffset
 from ottla.coordinator.group.offsets.records import offset_commit, offset_tombstone
-from ottla.coordinator.group.serde import RecordSerde
-from ottla.coordinator.group.shard import GroupShard
+from ottla.coordinator.group.shard import GroupShard, _RecordSerde
 from ottla.coordinator.runtime import CoordinatorRecord, ShardEnvironment, ShardTimers
 from ottla.coordinator.runtime.java_hash import in_hash_map_order, partition_for, string_hash
 from ottla.errors import CorruptMessage, UnsupportedVersion
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 T0 = TopicPartition("t", 0)
-SERDE = RecordSerde()
+SERDE = _RecordSerde()
 
 
 def make_shard(registry: SnapshotRegistry | None = None) -> GroupShard:

@@ -16,8 +16,8 @@ from ottla.coordinator.runtime import (
     ShardEnvironment,
 )
 from ottla.coordinator.runtime.active import RuntimeEnvironment, ShardState
-from ottla.coordinator.runtime.result import empty_result
 from ottla.coordinator.runtime.runtime import KEYS_AT_ONCE
+from ottla.coordinator.runtime.shard import empty_result
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.records.group import GroupMetadataKey
 from ottla.purgatory.loop import Loop

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.coordinator.group import RequestContext, StreamsGroupConfig
-from ottla.coordinator.group.streams.group import StreamsGroup
-from ottla.coordinator.group.streams.status import Status
-from ottla.coordinator.group.streams.tasks import AssignedTasks
+from ottla.coordinator.group.streams.configuration import Status
+from ottla.coordinator.group.streams.group import AssignedTasks, StreamsGroup
 from ottla.errors import ErrorCode
 from ottla.protocol.apis import streams_group_heartbeat as api
 from ottla.protocol.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ottla.coordinator.runtime.active import ShardState
-from ottla.coordinator.runtime.result import Result
-from ottla.coordinator.transaction import queries, records
+from ottla.coordinator.runtime.shard import Result
+from ottla.coordinator.transaction import queries, state
 from ottla.coordinator.transaction.decisions import EndRequest, ProducerKey
 from ottla.coordinator.transaction.state import TransactionState
 from ottla.errors import ErrorCode
@@ -77,7 +77,7 @@ def test_a_dead_id_is_not_shown() -> None:
     begin(world, "dead")
     shard = world.coordinator.runtime.shard(0)
     dead = shard.transactions["dead"]._replace(state=TransactionState.DEAD)
-    world.coordinator.runtime.write(0, lambda _: Result(None, [records.record_of(dead, 1)]))
+    world.coordinator.runtime.write(0, lambda _: Result(None, [state.record_of(dead, 1)]))
     world.advance(1)
     every = ListTransactionsRequest(state_filters=[], producer_id_filters=[], duration_filter=-1)
     listed = queries.list_transactions(world.coordinator, every, world.clock.now_ms()).value

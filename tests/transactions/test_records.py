@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.coordinator.transaction import records
+from ottla.coordinator.transaction import state as records
 from ottla.coordinator.transaction.state import Transaction, TransactionState
 from ottla.protocol import codec
 from ottla.protocol.records.transaction import TransactionLogKey, TransactionLogValue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.coordinator.transaction import decisions, records, transitions
+from ottla.coordinator.transaction import decisions, state, transitions
 from ottla.coordinator.transaction.decisions import (
     EndRequest,
     InitRequest,
@@ -121,8 +121,8 @@ def test_an_old_client_cannot_end_what_was_taken_over() -> None:
 def test_the_record_holds_both_epochs(version: int) -> None:
     """Also where transaction.version 0 is finalised meanwhile; the log is loaded at any time."""
     taken = take_over(open_transaction(MAX_PRODUCER_EPOCH - 1), 7)
-    key, value = records.encode(records.record_of(taken, version))
-    decoded = records.decode(key, value)
+    key, value = state.encode(state.record_of(taken, version))
+    decoded = state.decode(key, value)
     assert decoded is not None
     assert decoded.value == taken
 

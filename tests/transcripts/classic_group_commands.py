@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.coordinator.group import GroupCoordinatorConfig
 from ottla.coordinator.group.offsets.records import OffsetKey
-from ottla.coordinator.group.serde import RecordSerde
+from ottla.coordinator.group.shard import _RecordSerde
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.delete_groups import DeleteGroupsRequest
 from ottla.protocol.apis.describe_groups import DescribeGroupsRequest
@@ -403,7 +403,7 @@ class Transcript:
 
     def _show_log(self) -> None:
         batches = self.world.log.record_batches(0)
-        serde = RecordSerde()
+        serde = _RecordSerde()
         for batch in batches[self.batch_count :]:
             for record in batch.records():
                 assert record.key is not None

@@ -7,7 +7,7 @@ from struct import pack
 from typing import TYPE_CHECKING, Any
 
 from ottla.coordinator.group import ConsumerGroupConfig, GroupCoordinatorConfig
-from ottla.coordinator.group.migration import embedded
+from ottla.coordinator.group.migration import conversion
 from ottla.coordinator.group.offsets.records import OffsetKey
 from ottla.errors import CorruptMessage, ErrorCode
 from ottla.protocol import codec
@@ -152,7 +152,7 @@ class ConsumerTranscript(Transcript):
         if not metadata:
             return ""
         try:
-            return "+".join(sorted(embedded.read_subscription(metadata).topics))
+            return "+".join(sorted(conversion.read_subscription(metadata).topics))
         except CorruptMessage:
             return metadata.decode()
 
@@ -168,7 +168,7 @@ class ConsumerTranscript(Transcript):
     def _shown_assignment(self, assignment: bytes) -> str:
         if not assignment:
             return ""
-        read = embedded.read_assignment(assignment)
+        read = conversion.read_assignment(assignment)
         return _shown((one.topic, one.partitions) for one in read.assigned_partitions)
 
     def _shown_record(self, key: Any, value: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ottla.coordinator.group.streams.status import Status
+from ottla.coordinator.group.streams.configuration import Status
 from ottla.errors import ErrorCode
 from ottla.protocol.apis import streams_group_heartbeat as api
 from ottla.protocol.apis.streams_group_describe import StreamsGroupDescribeRequest

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ottla.coordinator.runtime import Result, ShardEnvironment, ShardTimers
-from ottla.coordinator.runtime.timers import RECORDS_AT_ONCE
-from ottla.coordinator.share.combine import combine_batches
-from ottla.coordinator.share.config import ShareCoordinatorConfig
-from ottla.coordinator.share.shard import ShareShard, StateChange
-from ottla.coordinator.share.state import ShareKey, StateBatch
+from ottla.coordinator.runtime.shard import RECORDS_AT_ONCE
+from ottla.coordinator.share.shard import ShareCoordinatorConfig, ShareShard, StateChange
+from ottla.coordinator.share.state import ShareKey, StateBatch, combine_batches
 from ottla.errors import ErrorCode, KafkaError
 from ottla.purgatory.timing_wheel import TimingWheel
 from ottla.purgatory.work import NEXT_TURN

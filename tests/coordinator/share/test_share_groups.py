@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ottla.coordinator.group import RequestContext
-from ottla.coordinator.group.share.assignor import assign_simple
+from ottla.coordinator.group.share.kind import _assign_simple
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.apis.delete_groups import DeleteGroupsRequest
@@ -235,7 +235,7 @@ def test_a_group_has_one_kind() -> None:
 
 
 def assigned_simply(*given: Any) -> dict[str, dict[Uuid, tuple[int, ...]]]:
-    return finish(assign_simple(*given))
+    return finish(_assign_simple(*given))
 
 
 def test_the_simple_assignor_shares_partitions_evenly() -> None:

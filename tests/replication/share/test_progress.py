@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
-from ottla.coordinator.share.combine import combine_batches
-from ottla.coordinator.share.state import StateBatch
+from ottla.coordinator.share.state import StateBatch, combine_batches
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.read_share_group_state import ReadShareGroupStateResponse
 from ottla.protocol.apis.write_share_group_state import WriteShareGroupStateResponse

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ottla import KafkaError, Producer
-from ottla.coordinator.runtime.load_times import WINDOW_MS, LoadTimes
+from ottla.coordinator.runtime.loader import _WINDOW_MS, LoadTimes
 from ottla.testing.cluster import Cluster
 
 if TYPE_CHECKING:
@@ -72,5 +72,5 @@ def test_load_times_are_of_the_last_thirty_seconds() -> None:
     times.add(10, 1000)
     times.add(30, 2000)
     assert times.figures(2000) == (20.0, 30)
-    assert times.figures(1000 + WINDOW_MS) == (30.0, 30)
-    assert times.figures(2000 + WINDOW_MS) == (0.0, 0)
+    assert times.figures(1000 + _WINDOW_MS) == (30.0, 30)
+    assert times.figures(2000 + _WINDOW_MS) == (0.0, 0)

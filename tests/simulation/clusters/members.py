@@ -16,7 +16,7 @@ from ottla import TopicPartition
 from ottla.coordinator.group.consumer.group import ConsumerGroup
 from ottla.coordinator.group.offsets.committed import CommittedOffset
 from ottla.coordinator.group.offsets.records import OffsetKey
-from ottla.coordinator.group.serde import RecordSerde
+from ottla.coordinator.group.shard import _RecordSerde
 from ottla.errors import KafkaError
 from tests.simulation.clusters.owners import OwnerChecks
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ottla.clients.consumer.consumer import AsyncConsumer
-    from ottla.coordinator.group.consumer.member import ConsumerMember
+    from ottla.coordinator.group.consumer.group import ConsumerMember
     from ottla.records.record import Record
     from ottla.testing.simulation import SimulatedCluster
 
@@ -138,7 +138,7 @@ class MemberWork:
         assert not self.checks.violations, self.checks.violations[0]
         assert self.checks.changes, "no member joined"
         committed: dict[TopicPartition, int] = {}
-        serde = RecordSerde()
+        serde = _RecordSerde()
         for record in written:
             decoded = None if record.key is None else serde.decode(record.key, record.value)
             if decoded is None or not isinstance(decoded.key, OffsetKey):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ottla.clients.admin.admin import AsyncAdmin
-    from ottla.coordinator.group.streams.member import StreamsMember
+    from ottla.coordinator.group.streams.group import StreamsMember
     from ottla.protocol.apis.streams_group_heartbeat import StreamsGroupHeartbeatResponse
     from ottla.testing.simulation import SimulatedCluster
 

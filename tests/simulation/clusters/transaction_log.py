@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ottla.coordinator.transaction import records
+from ottla.coordinator.transaction import state as records
 from ottla.coordinator.transaction.state import Transaction, TransactionState
 from ottla.records.batches import iterate_batches
 from tests.simulation.clusters.compacted_logs import CompactedLog

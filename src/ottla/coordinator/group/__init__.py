@@ -1,12 +1,14 @@
 """The group coordinator: consumer groups and their committed offsets."""
 
-from ottla.coordinator.group.config import (
+from ottla.coordinator.group.context import (
     ConsumerGroupConfig,
     GroupCoordinatorConfig,
+    GroupDependencies,
+    RequestContext,
     ShareGroupConfig,
     StreamsGroupConfig,
+    TopicNames,
 )
-from ottla.coordinator.group.context import GroupDependencies, RequestContext, TopicNames
 from ottla.coordinator.group.coordinator import GroupCoordinator
 
 __all__ = [

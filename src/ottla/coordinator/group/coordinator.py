@@ -9,8 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.group import dispatch, group_admin
-from ottla.coordinator.group.classic.join import MAX_MEMBERS_BYTES
-from ottla.coordinator.group.classic.join_call import make_join
+from ottla.coordinator.group.classic.join import MAX_MEMBERS_BYTES, make_join
 from ottla.coordinator.group.consumer.kind import ConsumerGroups
 from ottla.coordinator.group.consumer.validation import check_request, check_size_of_names
 from ottla.coordinator.group.descriptions import Descriptions
@@ -24,9 +23,9 @@ from ottla.coordinator.group.share.requests import ShareGroupRequests
 from ottla.coordinator.group.streams.requests import StreamsRequests
 from ottla.coordinator.runtime import CoordinatorRuntime, Result
 from ottla.coordinator.runtime.active import RuntimeEnvironment
-from ottla.coordinator.runtime.answers import gather, recover
 from ottla.coordinator.runtime.java_hash import partition_for
-from ottla.coordinator.runtime.log_errors import error_text, operation_error
+from ottla.coordinator.runtime.log import error_text, operation_error
+from ottla.coordinator.runtime.shard import gather, recover
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -46,10 +45,13 @@ from ottla.purgatory.pending import Pending
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ottla.coordinator.group.config import GroupCoordinatorConfig
-    from ottla.coordinator.group.context import GroupDependencies, RequestContext
+    from ottla.coordinator.group.context import (
+        GroupCoordinatorConfig,
+        GroupDependencies,
+        RequestContext,
+    )
     from ottla.coordinator.group.groups import Kinds
-    from ottla.coordinator.group.share.persister import SharePersister
+    from ottla.coordinator.group.share.requests import SharePersister
     from ottla.coordinator.runtime import CoordinatorLog, EndTransaction
     from ottla.metrics.ledger import Ledger
     from ottla.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse

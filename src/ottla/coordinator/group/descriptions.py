@@ -8,8 +8,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from ottla.coordinator.group.group import Description
-from ottla.coordinator.runtime.log_errors import describe_error
+from ottla.coordinator.group.member_group import Description
+from ottla.coordinator.runtime.log import describe_error
 from ottla.errors import ErrorCode
 from ottla.purgatory.work import NEXT_TURN
 

@@ -13,14 +13,11 @@ from typing import TYPE_CHECKING
 
 from ottla.coordinator.group.classic import join as classic_join
 from ottla.coordinator.group.classic import membership
-from ottla.coordinator.group.classic import sync as classic_sync
 from ottla.coordinator.group.classic.group import ClassicGroup
 from ottla.coordinator.group.consumer import heartbeat as consumer
-from ottla.coordinator.group.consumer.group import ConsumerGroup
-from ottla.coordinator.group.consumer.member import JOIN_EPOCH
-from ottla.coordinator.group.migration import join as member_join
-from ottla.coordinator.group.migration import session
-from ottla.coordinator.group.migration.upgrade import upgrade
+from ottla.coordinator.group.consumer.group import JOIN_EPOCH, ConsumerGroup
+from ottla.coordinator.group.migration import classic_members as member_join
+from ottla.coordinator.group.migration.conversion import upgrade
 from ottla.coordinator.group.share import heartbeat as share
 from ottla.coordinator.group.share.group import ShareGroup
 from ottla.coordinator.group.streams import heartbeat as streams
@@ -28,7 +25,7 @@ from ottla.coordinator.group.streams.group import StreamsGroup
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from ottla.coordinator.group.classic.join_call import Join
+    from ottla.coordinator.group.classic.join import Join
     from ottla.coordinator.group.context import RequestContext
     from ottla.coordinator.group.groups import AnyGroup, Groups
     from ottla.coordinator.runtime import Result
@@ -121,15 +118,15 @@ def sync(
     """Apply a SyncGroup."""
     group = groups.find(request.group_id)
     if isinstance(group, ConsumerGroup) and not group.is_empty:
-        return session.sync(groups, group, request, answer)
-    return classic_sync.sync(groups.classic, request, answer)
+        return member_join.sync(groups, group, request, answer)
+    return membership.sync(groups.classic, request, answer)
 
 
 def heartbeat(groups: Groups, request: HeartbeatRequest) -> Result[HeartbeatResponse]:
     """Apply a Heartbeat of the classic protocol."""
     group = groups.find(request.group_id)
     if type(group) is ConsumerGroup:
-        return session.heartbeat(groups, group, request)
+        return member_join.heartbeat(groups, group, request)
     return membership.heartbeat(groups.classic, _classic(group, request.group_id), request)
 
 
@@ -137,7 +134,7 @@ def leave(groups: Groups, request: LeaveGroupRequest) -> Result[LeaveGroupRespon
     """Apply a LeaveGroup."""
     group = groups.find(request.group_id)
     if type(group) is ConsumerGroup:
-        return session.leave(groups, group, request)
+        return member_join.leave(groups, group, request)
     return membership.leave(groups.classic, _classic(group, request.group_id), request)
 
 

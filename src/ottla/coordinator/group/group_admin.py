@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
-from ottla.coordinator.group.group import Description
+from ottla.coordinator.group.member_group import Description
 from ottla.coordinator.group.offsets import removal
 from ottla.coordinator.runtime import CoordinatorRecord, Result
-from ottla.coordinator.runtime.timers import EXAMINED_AS_A_RECORD, RECORDS_AT_ONCE
+from ottla.coordinator.runtime.shard import EXAMINED_AS_A_RECORD, RECORDS_AT_ONCE
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.delete_groups import DeleteGroupsResponse
 from ottla.protocol.apis.describe_groups import DescribeGroupsResponse
@@ -21,8 +21,8 @@ from ottla.protocol.apis.list_groups import ListGroupsResponse
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ottla.coordinator.group.group import Group
     from ottla.coordinator.group.groups import Groups
+    from ottla.coordinator.group.member_group import Group
 
 ListedGroup = ListGroupsResponse.ListedGroup
 DescribedGroup = DescribeGroupsResponse.DescribedGroup

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, Pro
 
 from ottla.coordinator.group import slices
 from ottla.coordinator.group.member_group import FIRST_EPOCH, MemberGroup
-from ottla.coordinator.runtime.result import CoordinatorRecord, Result, empty_result
+from ottla.coordinator.runtime.shard import CoordinatorRecord, Result, empty_result
 from ottla.errors import ErrorCode, KafkaError
 from ottla.purgatory.work import finish
 
@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from ottla.clock import Clock
-    from ottla.coordinator.group.config import GroupCoordinatorConfig
-    from ottla.coordinator.group.context import GroupDependencies
-    from ottla.coordinator.group.group import Description
+    from ottla.coordinator.group.context import GroupCoordinatorConfig, GroupDependencies
+    from ottla.coordinator.group.member_group import Description
     from ottla.coordinator.group.slices import Slices, Steps
     from ottla.coordinator.group.topic_hashes import TopicHashes
     from ottla.coordinator.runtime import ShardTimers

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ottla.coordinator.group.consumer.group import ConsumerGroup
-    from ottla.coordinator.group.group import Group
     from ottla.coordinator.group.group_kind import GroupEnvironment, GroupKind
+    from ottla.coordinator.group.member_group import Group
     from ottla.coordinator.group.share.group import ShareGroup
     from ottla.coordinator.group.streams.group import StreamsGroup
     from ottla.coordinator.runtime import CoordinatorRecord

@@ -13,9 +13,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ottla.coordinator.runtime.loader import Loader
-from ottla.coordinator.runtime.result import Result, empty_result
-from ottla.coordinator.runtime.shard import Shard, ShardEnvironment
-from ottla.coordinator.runtime.timers import ShardTimers
+from ottla.coordinator.runtime.shard import (
+    Result,
+    Shard,
+    ShardEnvironment,
+    ShardTimers,
+    empty_result,
+)
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.purgatory.offset_queue import OffsetQueue
 from ottla.purgatory.pending import Pending
@@ -28,15 +32,15 @@ from ottla.timeline import SnapshotRegistry
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ottla.coordinator.runtime.load_times import LoadTimes
+    from ottla.coordinator.runtime.loader import LoadTimes
     from ottla.coordinator.runtime.log import CoordinatorLog
-    from ottla.coordinator.runtime.result import (
+    from ottla.coordinator.runtime.shard import (
         Bulk,
         CoordinatorRecord,
         EndTransaction,
+        Operation,
         TransactionalProducer,
     )
-    from ottla.coordinator.runtime.timers import Operation
     from ottla.purgatory.loop import Loop
     from ottla.purgatory.timing_wheel import TimerTask
     from ottla.purgatory.work import Work

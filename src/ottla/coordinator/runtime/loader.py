@@ -1,7 +1,5 @@
 """Rebuilds a shard's state from its partition, in turns of the event loop.
 
-Kafka: org.apache.kafka.coordinator.common.runtime.CoordinatorLoaderImpl.
-
 Where a shard's topic is compacted, only the newest record of a key is replayed, in the order of
 offsets: what the cleaner would have left, which a shard must be able to load. As the cleaner does,
 it leaves records out below the first open transaction only: a tombstone there removes what the
@@ -11,10 +9,14 @@ topics that are not compacted.
 No snapshots are taken while loading, so undo logs cost nothing. A new leader's high watermark may
 be lower than what the old one had acknowledged. The shard therefore serves no request until all
 loaded records are committed, so that no response is older than an earlier one.
+
+Kafka: org.apache.kafka.coordinator.common.runtime.CoordinatorLoaderImpl; the sensors with Avg,
+Max and Meter of CoordinatorRuntimeMetricsImpl and ShareCoordinatorMetrics.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from ottla.errors import CorruptMessage
@@ -27,6 +29,39 @@ if TYPE_CHECKING:
     from ottla.coordinator.runtime.shard import Shard
     from ottla.purgatory.work import Work
     from ottla.records.batch import RecordBatch
+
+
+_WINDOW_MS: Final = 30_000
+_MAX_RECENT: Final = 10_000
+"""Durations that are kept; of more than these in 30 seconds the newest count."""
+
+
+class LoadTimes:
+    """The durations of the last 30 seconds, and how many there were in all."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._recent: deque[tuple[int, int]] = deque(maxlen=_MAX_RECENT)
+        """When it ended, and how long it took, in milliseconds."""
+
+    def add(self, duration_ms: int, now_ms: int) -> None:
+        """Add a duration that has ended now."""
+        self.count += 1
+        self._recent.append((now_ms, duration_ms))
+        self._forget_old(now_ms)
+
+    def figures(self, now_ms: int) -> tuple[float, int]:
+        """Return average and maximum; zeros without durations in the window."""
+        self._forget_old(now_ms)
+        durations = [duration_ms for _, duration_ms in self._recent]
+        if not durations:
+            return 0.0, 0
+        return sum(durations) / len(durations), max(durations)
+
+    def _forget_old(self, now_ms: int) -> None:
+        while self._recent and self._recent[0][0] <= now_ms - _WINDOW_MS:
+            self._recent.popleft()
+
 
 MAX_READ_BYTES: Final = 1 << 20
 """Bytes read at once, however large the load buffer is: reading blocks the event loop."""

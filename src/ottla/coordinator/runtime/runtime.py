@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from ottla.coordinator.runtime.active import ActivePartition, RuntimeEnvironment, ShardState
-from ottla.coordinator.runtime.load_times import LoadTimes
+from ottla.coordinator.runtime.loader import LoadTimes
 from ottla.coordinator.runtime.shard import Shard, ShardEnvironment
 from ottla.errors import ErrorCode, KafkaError
 from ottla.purgatory.pending import Pending
@@ -18,7 +18,7 @@ from ottla.purgatory.work import NEXT_TURN
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from ottla.coordinator.runtime.result import EndTransaction, Result, TransactionalProducer
+    from ottla.coordinator.runtime.shard import EndTransaction, Result, TransactionalProducer
     from ottla.purgatory.work import Work, Worker
 
 S = TypeVar("S", bound=Shard)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.coordinator.runtime import CoordinatorRuntime, Result
 from ottla.coordinator.runtime.active import RuntimeEnvironment, ShardState
-from ottla.coordinator.runtime.answers import gather, recover
 from ottla.coordinator.runtime.java_hash import partition_for
-from ottla.coordinator.runtime.load_times import LoadTimes
-from ottla.coordinator.runtime.log_errors import full_error_text, operation_error
+from ottla.coordinator.runtime.loader import LoadTimes
+from ottla.coordinator.runtime.log import full_error_text, operation_error
+from ottla.coordinator.runtime.shard import gather, recover
 from ottla.coordinator.share.shard import ShareShard, StateChange
 from ottla.coordinator.share.state import UNINITIALIZED_OFFSET, ShareKey, StateBatch
 from ottla.errors import KafkaError
@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from ottla.coordinator.runtime import CoordinatorLog
-    from ottla.coordinator.share.config import ShareCoordinatorConfig
-    from ottla.coordinator.share.shard import HasPartition
+    from ottla.coordinator.share.shard import HasPartition, ShareCoordinatorConfig
     from ottla.coordinator.share.state import ShareState
     from ottla.protocol.schema import Response
     from ottla.purgatory.loop import Loop

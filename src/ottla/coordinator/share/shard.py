@@ -1,25 +1,27 @@
 """One partition of `__share_group_state` as a state machine.
 
-Kafka: org.apache.kafka.coordinator.share.ShareCoordinatorShard.
+The topic is not compacted; a share partition needs its last snapshot and the updates after it.
+
+Kafka: org.apache.kafka.coordinator.share.ShareCoordinatorShard;
+org.apache.kafka.coordinator.share.ShareCoordinatorOffsetsManager;
+org.apache.kafka.coordinator.share.ShareCoordinatorConfig.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from ottla.coordinator.runtime.result import Result, empty_result
-from ottla.coordinator.runtime.timers import sweep
+from ottla.coordinator.runtime.shard import Result, empty_result, sweep
 from ottla.coordinator.share import records
-from ottla.coordinator.share.combine import combine_batches
-from ottla.coordinator.share.redundant import SnapshotOffsets
 from ottla.coordinator.share.state import (
     UNINITIALIZED_OFFSET,
     UNKNOWN_COUNT,
     ShareKey,
     ShareState,
     StateBatch,
+    combine_batches,
 )
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.records import share as schemas
@@ -29,10 +31,45 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from ottla.coordinator.runtime import CoordinatorRecord, ShardEnvironment
-    from ottla.coordinator.share.config import ShareCoordinatorConfig
+    from ottla.timeline import SnapshotRegistry
     from ottla.types import Uuid
 
     HasPartition: TypeAlias = "Callable[[Uuid, int], bool]"
+
+
+@dataclass(frozen=True, slots=True)
+class ShareCoordinatorConfig:
+    """Each field's comment is its name in the broker's configuration; times in milliseconds."""
+
+    num_partitions: int = 50  # share.coordinator.state.topic.num.partitions
+    updates_per_snapshot: int = 500  # share.coordinator.snapshot.update.records.per.snapshot
+    write_timeout_ms: int = 5_000  # share.coordinator.write.timeout.ms
+    cold_snapshot_interval_ms: int = 300_000  # share.coordinator.cold.partition.snapshot…
+    load_buffer_bytes: int = 5_242_880  # share.coordinator.load.buffer.size
+    prune_interval_ms: int = 300_000  # share.coordinator.state.topic.prune.interval.ms
+
+
+class _SnapshotOffsets:
+    """The offset of each share partition's last snapshot, and of the last tombstone."""
+
+    def __init__(self, registry: SnapshotRegistry) -> None:
+        self._offsets: TimelineDict[ShareKey, int] = TimelineDict(registry)
+        self._deleted: TimelineDict[str, int] = TimelineDict(registry)
+
+    def replay(self, key: ShareKey, offset: int, *, is_deleted: bool) -> None:
+        """Record the offset of a snapshot, or of a tombstone."""
+        if is_deleted:
+            self._offsets.pop(key, None)
+            self._deleted["last"] = offset
+        else:
+            self._offsets[key] = offset
+
+    def redundant_before(self, epoch: int) -> int | None:
+        """Return the offset below which the committed state needs no record; None for none."""
+        offsets = self._offsets.at(epoch)
+        lowest = min(offsets.values()) if offsets else self._deleted.at(epoch).get("last", 0)
+        return lowest or None
+
 
 _NO_EPOCH: Final = -1
 _COLD_KEY: Final = "cold-snapshots"
@@ -76,7 +113,7 @@ class ShareShard:
         self.states: TimelineDict[ShareKey, ShareState] = TimelineDict(registry)
         self._update_counts: TimelineDict[ShareKey, int] = TimelineDict(registry)
         """The updates since the last snapshot: pruning may remove all records before it."""
-        self.snapshot_offsets = SnapshotOffsets(registry)
+        self.snapshot_offsets = _SnapshotOffsets(registry)
 
     # ---------------------------------------------------------------- replay
 

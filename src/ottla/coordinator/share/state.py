@@ -1,17 +1,24 @@
 """The state of a share partition: where deliveries begin, and what is known of records after that.
 
-Kafka: org.apache.kafka.coordinator.share.ShareGroupOffset, SharePartitionKey, PersisterStateBatch.
+Overlapping batches are cut. Of two states of a record the one with more deliveries counts; with
+equally many, the higher state.
+
+Kafka: org.apache.kafka.coordinator.share.ShareGroupOffset, SharePartitionKey,
+PersisterStateBatch; org.apache.kafka.coordinator.share.PersisterStateBatchCombiner.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.types import Uuid
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Self
+
 
 UNINITIALIZED_OFFSET: Final = -1
 """The start offset before a leader has looked at its log."""
@@ -58,3 +65,68 @@ class ShareState:
     batches: tuple[StateBatch, ...]
     create_timestamp_ms: int
     write_timestamp_ms: int
+
+
+def combine_batches(
+    known: Iterable[StateBatch], added: Iterable[StateBatch], start_offset: int
+) -> tuple[StateBatch, ...]:
+    """Return all batches in order and without overlaps, none below start_offset."""
+    left = sorted({batch for one in (*known, *added) for batch in _from(one, start_offset)})
+    found: list[StateBatch] = []
+    while left:
+        batch = left.pop(0)
+        previous = found[-1] if found else None
+        if previous is None or not _touch(previous, batch):
+            found.append(batch)
+            continue
+        found.pop()
+        for part in _merge(previous, batch):
+            _insert(left, part)
+    return tuple(found)
+
+
+def _insert(batches: list[StateBatch], batch: StateBatch) -> None:
+    """Insert a batch in order, unless it is there.
+
+    The place is searched for: thousands of records of one partition may be in flight, each with a
+    state of its own.
+    """
+    place = bisect_left(batches, batch)
+    if place == len(batches) or batches[place] != batch:
+        batches.insert(place, batch)
+
+
+def _from(batch: StateBatch, start_offset: int) -> tuple[StateBatch, ...]:
+    """Return the part of a batch that is not below start_offset, if any."""
+    if start_offset == UNINITIALIZED_OFFSET or batch.first_offset >= start_offset:
+        return (batch,)
+    return () if batch.last_offset < start_offset else (batch._replace(first_offset=start_offset),)
+
+
+def _rank(batch: StateBatch) -> tuple[int, int]:
+    return batch.delivery_count, batch.delivery_state
+
+
+def _touch(previous: StateBatch, batch: StateBatch) -> bool:
+    """Whether two batches overlap, or follow each other in the same state."""
+    if batch.first_offset <= previous.last_offset:
+        return True
+    return batch.first_offset == previous.last_offset + 1 and _rank(previous) == _rank(batch)
+
+
+def _merge(previous: StateBatch, batch: StateBatch) -> list[StateBatch]:
+    """Return the parts of two batches that overlap or touch; previous begins first."""
+    if _rank(previous) == _rank(batch):
+        return [previous._replace(last_offset=max(previous.last_offset, batch.last_offset))]
+    parts = []
+    if _rank(batch) > _rank(previous):
+        if previous.first_offset < batch.first_offset:
+            parts.append(previous._replace(last_offset=batch.first_offset - 1))
+        parts.append(batch)
+        if previous.last_offset > batch.last_offset:
+            parts.append(previous._replace(first_offset=batch.last_offset + 1))
+        return parts
+    parts.append(previous)
+    if batch.last_offset > previous.last_offset:
+        parts.append(batch._replace(first_offset=previous.last_offset + 1))
+    return parts

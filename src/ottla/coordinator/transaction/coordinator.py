@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.runtime import CoordinatorRuntime
 from ottla.coordinator.runtime.active import RuntimeEnvironment
-from ottla.coordinator.runtime.answers import recover
 from ottla.coordinator.runtime.java_hash import partition_for
-from ottla.coordinator.runtime.log_errors import operation_error
+from ottla.coordinator.runtime.log import operation_error
+from ottla.coordinator.runtime.shard import recover
 from ottla.coordinator.transaction.decisions import (
     EndRequest,
     InitRequest,
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     from ottla.coordinator.runtime import CoordinatorLog, Result
-    from ottla.coordinator.transaction.config import TransactionCoordinatorConfig
     from ottla.coordinator.transaction.markers import MarkerChannel, Sending
+    from ottla.coordinator.transaction.shard import TransactionCoordinatorConfig
     from ottla.coordinator.transaction.state import Transaction
     from ottla.purgatory.loop import Loop
     from ottla.types import TopicPartition, Uuid

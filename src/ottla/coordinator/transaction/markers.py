@@ -12,7 +12,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final, Protocol
 
-from ottla.coordinator.runtime.result import EndTransaction
+from ottla.coordinator.runtime.shard import EndTransaction
 from ottla.coordinator.transaction.state import Transaction, TransactionState
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse

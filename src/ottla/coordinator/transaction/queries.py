@@ -13,9 +13,9 @@ import re2
 
 from ottla.coordinator.bounded_patterns import BoundedPattern
 from ottla.coordinator.runtime.active import ShardState
-from ottla.coordinator.runtime.answers import gather_begun, recover
-from ottla.coordinator.runtime.log_errors import operation_error
+from ottla.coordinator.runtime.log import operation_error
 from ottla.coordinator.runtime.runtime import KEYS_AT_ONCE
+from ottla.coordinator.runtime.shard import gather_begun, recover
 from ottla.coordinator.transaction.state import STATES_BY_TEXT, Transaction, TransactionState
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.describe_transactions import DescribeTransactionsResponse

@@ -1,20 +1,17 @@
 """One partition of `__transaction_state` as a state machine.
 
-Kafka: TransactionStateManager and TransactionCoordinator, per partition of the topic.
+Kafka: TransactionStateManager and TransactionCoordinator, per partition of the topic;
+TransactionLogConfig, TransactionStateManagerConfig.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.coordinator.runtime.result import Result, empty_result
-from ottla.coordinator.transaction import decisions, records, transitions
-from ottla.coordinator.transaction.decisions import (
-    EndRequest,
-    InitRequest,
-    ProducerKey,
-    Unchanged,
-)
+from ottla.coordinator.runtime.shard import Result, empty_result
+from ottla.coordinator.transaction import decisions, state, transitions
+from ottla.coordinator.transaction.decisions import EndRequest, InitRequest, ProducerKey, Unchanged
 from ottla.coordinator.transaction.state import Transaction, TransactionState
 from ottla.errors import ErrorCode, KafkaError
 from ottla.timeline import TimelineDict, TimelineSet
@@ -23,8 +20,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
     from ottla.coordinator.runtime import CoordinatorRecord, ShardEnvironment
-    from ottla.coordinator.transaction.config import TransactionCoordinatorConfig
     from ottla.types import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionCoordinatorConfig:
+    """Each field's comment is its name in the broker's configuration; times in milliseconds."""
+
+    num_partitions: int = 50  # transaction.state.log.num.partitions
+    max_timeout_ms: int = 900_000  # transaction.max.timeout.ms
+    id_expiration_ms: int = 604_800_000  # transactional.id.expiration.ms
+    abort_interval_ms: int = 10_000  # transaction.abort.timed.out.transaction.cleanup.interval.ms
+    expire_interval_ms: int = 3_600_000  # …remove.expired.transaction.cleanup.interval.ms
+    write_timeout_ms: int = 30_000  # request.timeout.ms
+    load_buffer_bytes: int = 5_242_880  # transaction.state.log.load.buffer.size
+    two_phase_commit: bool = False  # transaction.two.phase.commit.enable
+
 
 ABORT_KEY: Final = "abort-timed-out-transactions"
 EXPIRE_KEY: Final = "expire-transactional-ids"
@@ -96,11 +107,11 @@ class TransactionShard:
 
     def encode(self, record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
         """Return the record's bytes."""
-        return records.encode(record)
+        return state.encode(record)
 
     def decode(self, key: bytes, value: bytes | None) -> CoordinatorRecord | None:
         """Return the record of bytes; None for kinds not known here."""
-        return records.decode(key, value)
+        return state.decode(key, value)
 
     # ---------------------------------------------------------------- lifecycle
 
@@ -244,7 +255,7 @@ class TransactionShard:
             following.producer_epoch,
             following.last_epoch,
         )
-        return records.record_of(following, min(self._version(), 1))
+        return state.record_of(following, min(self._version(), 1))
 
     def _prepared(self, decided: Transaction, answer: Outcome) -> Result[Outcome]:
         return Result(
@@ -293,7 +304,7 @@ class TransactionShard:
         if current is None or not self._has_expired(current, self._clock.now_ms()):
             return empty_result()
         self._last_epochs.pop(name, None)
-        return Result(None, [records.tombstone(name)])
+        return Result(None, [state.tombstone(name)])
 
     def _check(
         self,

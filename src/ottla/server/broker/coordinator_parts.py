@@ -9,19 +9,19 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, cast
 
-from ottla.coordinator.group.config import (
+from ottla.coordinator.group.context import (
     ConsumerGroupConfig,
     GroupCoordinatorConfig,
+    GroupDependencies,
     ShareGroupConfig,
     StreamsGroupConfig,
 )
-from ottla.coordinator.group.context import GroupDependencies
 from ottla.coordinator.group.coordinator import GroupCoordinator
-from ottla.coordinator.share.config import ShareCoordinatorConfig
 from ottla.coordinator.share.coordinator import ShareCoordinator
-from ottla.coordinator.transaction.config import TransactionCoordinatorConfig
+from ottla.coordinator.share.shard import ShareCoordinatorConfig
 from ottla.coordinator.transaction.coordinator import TransactionCoordinator
 from ottla.coordinator.transaction.decisions import ProducerKey
+from ottla.coordinator.transaction.shard import TransactionCoordinatorConfig
 from ottla.coordinator.transaction.state import EPOCH_BUMP_VERSION
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.metadata.features import OTTLA_VERSION, TRANSACTION_VERSION

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ottla.coordinator.runtime.answers import gather_begun
+from ottla.coordinator.runtime.shard import gather_begun
 from ottla.coordinator.transaction.decisions import ProducerKey
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.add_partitions_to_txn import (

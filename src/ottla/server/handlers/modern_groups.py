@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from ottla.controller.topic_names import is_topic_name
-from ottla.coordinator.group.consumer.describe import undescribed as undescribed_consumer_group
+from ottla.coordinator.group.consumer.kind import undescribed as undescribed_consumer_group
 from ottla.coordinator.group.context import RequestContext
-from ottla.coordinator.group.share.describe import undescribed
-from ottla.coordinator.group.streams.describe import undescribed as undescribed_streams_group
+from ottla.coordinator.group.share.kind import undescribed
+from ottla.coordinator.group.streams.configuration import Status
+from ottla.coordinator.group.streams.kind import undescribed as undescribed_streams_group
 from ottla.coordinator.group.streams.requests import refused
-from ottla.coordinator.group.streams.status import Status
 from ottla.errors import ErrorCode
 from ottla.metadata.features import SHARE_VERSION
 from ottla.protocol.apis.consumer_group_describe import (

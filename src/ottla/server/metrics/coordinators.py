@@ -27,7 +27,7 @@ from ottla.server.broker.topic_auto_creation import SHARE_STATE_TOPIC
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ottla.coordinator.runtime.load_times import LoadTimes
+    from ottla.coordinator.runtime.loader import LoadTimes
     from ottla.server.broker.broker import Broker
 
 LATE_MS: Final = 5 * 60_000

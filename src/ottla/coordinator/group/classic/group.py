@@ -1,11 +1,12 @@
 """A classic group in memory: members, generation, awaited joins and syncs.
 
-Kafka: org.apache.kafka.coordinator.group.classic.{ClassicGroup, ClassicGroupState}.
-
 This is soft state: the log holds the last complete generation. State transitions:
 
     Empty → PreparingRebalance → CompletingRebalance → Stable → PreparingRebalance …
     PreparingRebalance → Empty (no member joined); any → Dead (deleted or unloaded)
+
+Kafka: org.apache.kafka.coordinator.group.classic.{ClassicGroup, ClassicGroupState};
+org.apache.kafka.coordinator.group.classic.ClassicGroupMember.
 """
 
 from __future__ import annotations
@@ -24,11 +25,63 @@ from ottla.protocol.records.consumer_protocol import ConsumerProtocolSubscriptio
 from ottla.timeline import LATEST_EPOCH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Container, Iterable, Sequence
 
-    from ottla.coordinator.group.classic.member import ClassicMember
     from ottla.protocol.records.group import GroupMetadataValue
     from ottla.purgatory.pending import Pending
+
+
+@dataclass(slots=True, eq=False)
+class ClassicMember:
+    """protocols holds name and metadata of each, in the member's order of preference."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[tuple[str, bytes], ...]
+    assignment: bytes = b""
+    awaiting_join: Pending[JoinGroupResponse] | None = None
+    awaiting_sync: Pending[SyncGroupResponse] | None = None
+    is_new: bool = False
+
+    @property
+    def metadata_bytes(self) -> int:
+        """The size of its metadata for all protocols."""
+        return size_of_protocols(self.protocols)
+
+    @property
+    def has_satisfied_heartbeat(self) -> bool:
+        """Whether it need not send heartbeats, because a response to it is pending.
+
+        A new member's first join does not count, so that abandoned joins expire.
+        """
+        if self.is_new:
+            return False
+        return self.awaiting_join is not None or self.awaiting_sync is not None
+
+    def metadata(self, protocol_name: str | None) -> bytes:
+        """Return its metadata for a protocol, which must be one that it supports."""
+        found = self.metadata_or_none(protocol_name)
+        assert found is not None, f"member {self.member_id} has no protocol {protocol_name}"
+        return found
+
+    def metadata_or_none(self, protocol_name: str | None) -> bytes | None:
+        """Return its metadata for a protocol; None for one that it does not support."""
+        return next((data for name, data in self.protocols if name == protocol_name), None)
+
+    def vote(self, candidates: Container[str]) -> str:
+        """Return the first of its protocols that all members support."""
+        return next(name for name, _ in self.protocols if name in candidates)
+
+
+def size_of_protocols(protocols: tuple[tuple[str, bytes], ...]) -> int:
+    """Return the bytes of names and metadata."""
+    return sum(len(name) + len(data) for name, data in protocols)
+
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 

@@ -14,16 +14,20 @@ from types import NoneType
 from typing import TYPE_CHECKING
 
 from ottla.coordinator.group.classic import records
-from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState, StoredGroup
-from ottla.coordinator.group.classic.member import ClassicMember
-from ottla.coordinator.runtime.result import empty_result
+from ottla.coordinator.group.classic.group import (
+    ClassicGroup,
+    ClassicMember,
+    ClassicState,
+    StoredGroup,
+)
+from ottla.coordinator.runtime.shard import empty_result
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from ottla.coordinator.group.group import Group
     from ottla.coordinator.group.group_kind import GroupEnvironment
+    from ottla.coordinator.group.member_group import Group
     from ottla.coordinator.runtime import CoordinatorRecord, Result
     from ottla.protocol.records.group import GroupMetadataValue
 

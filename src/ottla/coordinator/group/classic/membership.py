@@ -1,6 +1,7 @@
 """Heartbeat and LeaveGroup for classic groups.
 
-Kafka: GroupMetadataManager.{classicGroupHeartbeatToClassicGroup, classicGroupLeaveToClassicGroup}.
+Kafka: GroupMetadataManager.{classicGroupHeartbeatToClassicGroup,
+classicGroupLeaveToClassicGroup}; GroupMetadataManager.classicGroupSyncToClassicGroup.
 """
 
 from __future__ import annotations
@@ -8,18 +9,86 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from ottla.coordinator.group.classic import rebalance
+from ottla.coordinator.group.classic import rebalance, records
 from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
 from ottla.coordinator.group.classic.groups import heartbeat_key
-from ottla.coordinator.runtime.result import Result
+from ottla.coordinator.group.responses import sync_error
+from ottla.coordinator.runtime.log import append_error
+from ottla.coordinator.runtime.shard import Result, empty_result
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse
 
 if TYPE_CHECKING:
     from ottla.coordinator.group.classic.groups import ClassicGroups
+    from ottla.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
+    from ottla.purgatory.pending import Pending
 
     Identity = LeaveGroupRequest.MemberIdentity
+
+
+def sync(
+    groups: ClassicGroups, request: SyncGroupRequest, answer: Pending[SyncGroupResponse]
+) -> Result[None]:
+    """Return the assignment: at once in a Stable group, else when the leader's is committed."""
+    try:
+        group = _validate(groups, request)
+    except KafkaError as error:
+        answer.complete(sync_error(error.code))
+        return empty_result()
+    member = group.members[request.member_id]
+    rebalance.note_sync(groups, group, request.member_id)
+    if group.is_in(ClassicState.STABLE):
+        answer.complete(group.sync_success(member.assignment))
+        return empty_result()
+    group.complete_sync(member, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
+    member.awaiting_sync = answer
+    if group.is_leader(member.member_id):
+        return _write_assignments(groups, group, request)
+    return empty_result()
+
+
+def _validate(groups: ClassicGroups, request: SyncGroupRequest) -> ClassicGroup:
+    group = groups.find(request.group_id)
+    if group is None or group.is_in(ClassicState.EMPTY):
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+    group.validate_member(request.member_id, request.group_instance_id)
+    if request.generation_id != group.generation_id:
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    if _differs(request.protocol_type, group.protocol_type) or _differs(
+        request.protocol_name, group.protocol_name
+    ):
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if group.is_in(ClassicState.PREPARING_REBALANCE):
+        raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+    return group
+
+
+def _differs(said: str | None, actual: str | None) -> bool:
+    return said is not None and actual is not None and said != actual
+
+
+def _write_assignments(
+    groups: ClassicGroups, group: ClassicGroup, request: SyncGroupRequest
+) -> Result[None]:
+    given = {part.member_id: part.assignment for part in request.assignments}
+    for member_id in group.members:
+        given.setdefault(member_id, b"")
+
+    def on_append(error: KafkaError | None) -> None:
+        """Return the committed assignments, unless another rebalance has started since."""
+        is_current = group.is_in(ClassicState.COMPLETING_REBALANCE)
+        if not is_current or group.generation_id != request.generation_id:
+            return
+        if error is None:
+            rebalance.set_assignments(groups, group, given)
+            group.move_to(ClassicState.STABLE, groups.clock.now_ms())
+        else:
+            rebalance.reset_assignments(groups, group, append_error(error.code))
+            rebalance.prepare_or_complete(groups, group)
+
+    return Result(None, [records.group_metadata(group, given)], on_append)
+
 
 log = logging.getLogger("ottla.groups")
 

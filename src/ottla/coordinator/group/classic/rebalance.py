@@ -21,14 +21,14 @@ from ottla.coordinator.group.classic import records
 from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
 from ottla.coordinator.group.classic.groups import heartbeat_key, join_key, sync_key
 from ottla.coordinator.group.responses import sync_error
-from ottla.coordinator.runtime.result import Result, empty_result
+from ottla.coordinator.runtime.shard import Result, empty_result
 from ottla.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
 
+    from ottla.coordinator.group.classic.group import ClassicMember
     from ottla.coordinator.group.classic.groups import ClassicGroups
-    from ottla.coordinator.group.classic.member import ClassicMember
     from ottla.protocol.apis.join_group import JoinGroupResponse
     from ottla.protocol.apis.sync_group import SyncGroupResponse
     from ottla.purgatory.pending import Pending

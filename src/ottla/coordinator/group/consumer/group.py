@@ -1,16 +1,17 @@
 """A consumer group: replayed state in timelines.
 
-Kafka: org.apache.kafka.coordinator.group.modern.{ModernGroup, consumer.ConsumerGroup}.
+Kafka: org.apache.kafka.coordinator.group.modern.{ModernGroup, consumer.ConsumerGroup};
+org.apache.kafka.coordinator.group.modern.consumer.ConsumerGroupMember, modern.MemberState;
+ConsumerGroup.{computeSubscribedTopicNames, subscriptionType}.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field, replace
+from enum import IntEnum, StrEnum
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from ottla.coordinator.group.consumer.member import ConsumerMember, MemberState
 from ottla.coordinator.group.member_group import MemberGroup, Owners, add_counts
 from ottla.errors import ErrorCode, KafkaError
 from ottla.timeline import LATEST_EPOCH, TimelineDict, TimelineObject
@@ -18,9 +19,131 @@ from ottla.timeline import LATEST_EPOCH, TimelineDict, TimelineObject
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ottla.coordinator.group.consumer.member import EpochsByPartition, TopicPartitions
     from ottla.timeline import SnapshotRegistry
     from ottla.types import Uuid
+
+
+JOIN_EPOCH: Final = 0
+LEAVE_EPOCH: Final = -1
+LEAVE_STATIC_EPOCH: Final = -2
+
+TopicPartitions: TypeAlias = "Mapping[Uuid, tuple[int, ...]]"
+"""Partitions by topic id, rising."""
+EpochsByPartition: TypeAlias = "Mapping[Uuid, Mapping[int, int]]"
+"""Partitions by topic id, each with the epoch in which it was assigned (KIP-1251)."""
+
+
+class MemberState(IntEnum):
+    """Progress of a member towards its target assignment."""
+
+    STABLE = 0
+    UNREVOKED_PARTITIONS = 1
+    UNRELEASED_PARTITIONS = 2
+    UNKNOWN = 127
+
+    @classmethod
+    def _missing_(cls, _value: object) -> MemberState:
+        return cls.UNKNOWN  # of a later release
+
+
+class ClassicMetadata(NamedTuple):
+    """What a member that uses the classic protocol has sent when it joined.
+
+    protocols holds name and subscription of each, in the member's order of preference.
+    """
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+
+    @property
+    def protocol_name(self) -> str:
+        """The protocol of the member's assignments."""
+        return self.protocols[0][0]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerMember:
+    """A member; the mappings are never changed in place. classic: it uses the classic protocol."""
+
+    member_id: str
+    member_epoch: int = 0
+    previous_member_epoch: int = -1
+    state: MemberState = MemberState.STABLE
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    client_id: str = ""
+    client_host: str = ""
+    subscribed_topics: tuple[str, ...] = ()
+    subscribed_regex: str | None = ""
+    server_assignor: str | None = None
+    assigned: EpochsByPartition = field(default_factory=dict)
+    pending_revocation: EpochsByPartition = field(default_factory=dict)
+    classic: ClassicMetadata | None = None
+
+    def is_reconciled_to(self, assignment_epoch: int) -> bool:
+        """Whether the member has reached the target assignment of an epoch."""
+        return self.state is MemberState.STABLE and self.member_epoch == assignment_epoch
+
+    def moved(
+        self,
+        state: MemberState,
+        epoch: int,
+        assigned: EpochsByPartition,
+        pending_revocation: EpochsByPartition,
+    ) -> ConsumerMember:
+        """Return the member with another state and assignment; its epoch becomes the previous."""
+        return replace(
+            self,
+            state=state,
+            member_epoch=epoch,
+            previous_member_epoch=self.member_epoch,
+            assigned=assigned,
+            pending_revocation=pending_revocation,
+        )
+
+    def assignment_epoch(self, topic_id: Uuid, partition: int) -> int | None:
+        """Return the epoch in which a partition was assigned; None if it is not the member's."""
+        found = self.assigned.get(topic_id, {}).get(partition)
+        return self.pending_revocation.get(topic_id, {}).get(partition) if found is None else found
+
+
+def without_epochs(assignment: EpochsByPartition) -> dict[Uuid, tuple[int, ...]]:
+    """Return the partitions alone."""
+    return {topic_id: tuple(sorted(one)) for topic_id, one in assignment.items()}
+
+
+def topics_of(group: ConsumerGroup, member: ConsumerMember) -> tuple[str, ...]:
+    """Return the topics of a member's subscription, by name and by pattern."""
+    pattern = member.subscribed_regex
+    resolved = group.resolved.get(pattern) if pattern else None
+    if resolved is None:
+        return member.subscribed_topics
+    return tuple(dict.fromkeys((*member.subscribed_topics, *resolved.topics)))
+
+
+def subscribed_topics(
+    group: ConsumerGroup,
+    added: Iterable[ConsumerMember] = (),
+    removed: Iterable[ConsumerMember] = (),
+) -> set[str]:
+    """Return all topics of the group's subscriptions after members were added and removed."""
+    names = dict(group.topic_counts.items())
+    patterns = dict(group.regex_counts.items())
+    for members, change in ((removed, -1), (added, 1)):
+        for member in members:
+            for name in member.subscribed_topics:
+                names[name] = names.get(name, 0) + change
+            if member.subscribed_regex:
+                pattern = member.subscribed_regex
+                patterns[pattern] = patterns.get(pattern, 0) + change
+    found = {name for name, count in names.items() if count > 0}
+    for pattern, count in patterns.items():
+        resolved = group.resolved.get(pattern)
+        if count > 0 and resolved is not None:
+            found.update(resolved.topics)
+    return found
+
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 

@@ -11,13 +11,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ottla.coordinator.group.consumer import patterns
-from ottla.coordinator.group.consumer.change import GroupChange
-from ottla.coordinator.group.consumer.member import (
+from ottla.coordinator.group.consumer.group import (
     JOIN_EPOCH,
     LEAVE_STATIC_EPOCH,
     ConsumerMember,
     without_epochs,
 )
+from ottla.coordinator.group.consumer.reconcile import GroupChange
 from ottla.coordinator.group.consumer.validation import (
     check_epoch,
     check_released,
@@ -32,11 +32,10 @@ from ottla.protocol.apis.consumer_group_heartbeat import (
 )
 
 if TYPE_CHECKING:
-    from ottla.coordinator.group.config import ConsumerGroupConfig
     from ottla.coordinator.group.consumer.group import ConsumerGroup
+    from ottla.coordinator.group.consumer.group import TopicPartitions as TopicPartitionsById
     from ottla.coordinator.group.consumer.kind import ConsumerGroups
-    from ottla.coordinator.group.consumer.member import TopicPartitions as TopicPartitionsById
-    from ottla.coordinator.group.context import RequestContext
+    from ottla.coordinator.group.context import ConsumerGroupConfig, RequestContext
 
 
 def heartbeat(

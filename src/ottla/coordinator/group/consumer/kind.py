@@ -1,26 +1,30 @@
 """Consumer groups (KIP-848): their records, their target, and the timers of classic members.
 
 Kafka: the consumer part of org.apache.kafka.coordinator.group.GroupMetadataManager,
-GroupCoordinatorRecordHelpers.newConsumerGroup*, modern.TargetAssignmentBuilder (KIP-1263).
+GroupCoordinatorRecordHelpers.newConsumerGroup*, modern.TargetAssignmentBuilder (KIP-1263);
+GroupMetadataManager.consumerGroupDescribe, ConsumerGroup.asDescribedGroup.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from ottla.coordinator.group.config import ConsumerGroupConfig
-from ottla.coordinator.group.consumer import describe
 from ottla.coordinator.group.consumer.assignors import ASSIGNORS
-from ottla.coordinator.group.consumer.assignors.spec import AssignorInput, MemberInput
-from ottla.coordinator.group.consumer.group import ConsumerGroup, ConsumerState, ResolvedRegex
-from ottla.coordinator.group.consumer.member import (
+from ottla.coordinator.group.consumer.assignors.uniform import AssignorInput, MemberInput
+from ottla.coordinator.group.consumer.group import (
     ClassicMetadata,
+    ConsumerGroup,
     ConsumerMember,
+    ConsumerState,
     EpochsByPartition,
     MemberState,
+    ResolvedRegex,
     TopicPartitions,
+    subscribed_topics,
+    topics_of,
+    without_epochs,
 )
-from ottla.coordinator.group.consumer.subscription import subscribed_topics, topics_of
+from ottla.coordinator.group.context import ConsumerGroupConfig
 from ottla.coordinator.group.group_kind import (
     GroupEnvironment,
     GroupKind,
@@ -28,17 +32,99 @@ from ottla.coordinator.group.group_kind import (
     RecordType,
     with_epochs,
 )
+from ottla.coordinator.group.member_group import Description
 from ottla.coordinator.group.slices import SLICE
 from ottla.coordinator.runtime import CoordinatorRecord
-from ottla.coordinator.runtime.result import Result, replace_response
+from ottla.coordinator.runtime.shard import Result, replace_response
+from ottla.protocol.apis import consumer_group_describe as api
 from ottla.protocol.records import consumer_group as schemas
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ottla.coordinator.group.group import Description
+    from ottla.coordinator.group.context import TopicNames
     from ottla.coordinator.group.slices import Steps
+    from ottla.errors import ErrorCode
     from ottla.types import Uuid
+
+
+_DescribedGroup = api.ConsumerGroupDescribeResponse.DescribedGroup
+_CLASSIC_MEMBER = 0
+_CONSUMER_MEMBER = 1
+
+
+def _describe(
+    group: ConsumerGroup, epoch: int, topics: TopicNames, *, default_assignor: str
+) -> Description[_DescribedGroup]:
+    """Describe a group in the log's state of an epoch."""
+    group_epoch, assignment_epoch = group.epochs_at(epoch)
+    assignor = group.preferred_assignor_at(epoch)
+    members, target = list(group.members.at(epoch).values()), dict(group.target.at(epoch))
+    described = _DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state_at(epoch).value,
+        group_epoch=group_epoch,
+        assignment_epoch=assignment_epoch,
+        assignor_name=assignor or default_assignor,
+        members=[],
+    )
+    return Description(
+        described, (_member(topics, one, target.get(one.member_id, {})) for one in members)
+    )
+
+
+def undescribed(group_id: str, code: ErrorCode, text: str | None = None) -> _DescribedGroup:
+    """Return the description of a group that cannot be described."""
+    return _DescribedGroup(
+        error_code=code,
+        error_message=text,
+        group_id=group_id,
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+        assignor_name="",
+        members=[],
+    )
+
+
+def _member(
+    topics: TopicNames, member: ConsumerMember, target: TopicPartitions
+) -> _DescribedGroup.Member:
+    return _DescribedGroup.Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=list(member.subscribed_topics),
+        subscribed_topic_regex=member.subscribed_regex or "",
+        assignment=_assignment(topics, _owned(member)),
+        target_assignment=_assignment(topics, target),
+        member_type=_CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER,
+    )
+
+
+def _owned(member: ConsumerMember) -> TopicPartitions:
+    """Return the partitions of a member, with those that it has to give up."""
+    owned = without_epochs(member.assigned)
+    for topic_id, partitions in without_epochs(member.pending_revocation).items():
+        owned[topic_id] = (*owned.get(topic_id, ()), *partitions)
+    return owned
+
+
+def _assignment(topics: TopicNames, partitions: TopicPartitions) -> api.Assignment:
+    """Return an assignment, without deleted topics."""
+    named = ((topic_id, topics.topic_name(topic_id)) for topic_id in partitions)
+    return api.Assignment(
+        topic_partitions=[
+            api.TopicPartitions(
+                topic_id=topic_id, topic_name=name, partitions=list(partitions[topic_id])
+            )
+            for topic_id, name in named
+            if name is not None
+        ]
+    )
 
 
 R = TypeVar("R")
@@ -51,7 +137,7 @@ class ConsumerGroups(
     """Adds resolved regular expressions, and members of the classic protocol."""
 
     name = ConsumerGroup.group_type
-    undescribed = staticmethod(describe.undescribed)
+    undescribed = staticmethod(undescribed)
     group_class = ConsumerGroup
     member_class = ConsumerMember
     states = ConsumerState
@@ -107,9 +193,9 @@ class ConsumerGroups(
         None where it stays a consumer group.
         """
 
-    def describe(self, group: ConsumerGroup, epoch: int) -> Description[describe.DescribedGroup]:
+    def describe(self, group: ConsumerGroup, epoch: int) -> Description[_DescribedGroup]:
         """Describe a group in the log's state of an epoch."""
-        return describe.describe(
+        return _describe(
             group, epoch, self.topics, default_assignor=self.settings(group.group_id).assignors[0]
         )
 

@@ -21,9 +21,8 @@ from ottla.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from ottla.coordinator.group.consumer.group import ConsumerGroup
+    from ottla.coordinator.group.consumer.group import ConsumerGroup, ConsumerMember
     from ottla.coordinator.group.consumer.kind import ConsumerGroups
-    from ottla.coordinator.group.consumer.member import ConsumerMember
     from ottla.coordinator.group.slices import Slices, Steps
     from ottla.coordinator.runtime import CoordinatorRecord
 

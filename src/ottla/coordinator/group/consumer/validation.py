@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.group.checks import fenced_epoch, full_group, require, require_filled
-from ottla.coordinator.group.consumer.member import (
+from ottla.coordinator.group.consumer.group import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     LEAVE_STATIC_EPOCH,
@@ -21,9 +21,8 @@ from ottla.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ottla.coordinator.group.config import ConsumerGroupConfig
-    from ottla.coordinator.group.consumer.group import ConsumerGroup
-    from ottla.coordinator.group.consumer.member import TopicPartitions
+    from ottla.coordinator.group.consumer.group import ConsumerGroup, TopicPartitions
+    from ottla.coordinator.group.context import ConsumerGroupConfig
     from ottla.protocol.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 CLIENT_MEMBER_ID_VERSION: Final = 1

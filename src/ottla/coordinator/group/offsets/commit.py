@@ -1,20 +1,20 @@
 """OffsetCommit: validation of the committer, and the records of the offsets.
 
-Kafka: OffsetMetadataManager.commitOffset, ClassicGroup.validateOffsetCommit.
+Kafka: OffsetMetadataManager.commitOffset, ClassicGroup.validateOffsetCommit;
+ConsumerGroup.{validateOffsetCommit, createAssignmentEpochValidator} (KIP-848, KIP-1251);
+StreamsGroup.{validateOffsetCommit, createAssignmentEpochValidator} (KIP-1071, KIP-1251).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.coordinator.group.classic import rebalance
 from ottla.coordinator.group.classic.group import SIMPLE, ClassicGroup, ClassicState
-from ottla.coordinator.group.consumer import offsets as consumer_offsets
 from ottla.coordinator.group.consumer.group import ConsumerGroup
 from ottla.coordinator.group.context import MEMBER_EPOCH_VERSION
 from ottla.coordinator.group.offsets.committed import CommittedOffset
 from ottla.coordinator.group.offsets.records import PLAIN_AT_MOST, encode_plain, offset_commit
-from ottla.coordinator.group.streams import offsets as streams_offsets
 from ottla.coordinator.group.streams.group import StreamsGroup
 from ottla.coordinator.runtime import Result
 from ottla.errors import ErrorCode, KafkaError
@@ -25,6 +25,7 @@ from ottla.types import ZERO_UUID, TopicPartition
 if TYPE_CHECKING:
     from ottla.coordinator.group.context import PartitionCheck, TopicNames
     from ottla.coordinator.group.groups import Groups
+    from ottla.coordinator.group.member_group import MemberGroup
     from ottla.types import Uuid
 
     RequestTopic = OffsetCommitRequest.OffsetCommitRequestTopic
@@ -242,12 +243,53 @@ def _validate(
     return None
 
 
-def _check_of_member(
+def _check_of_member(  # noqa: C901 - one rule for two kinds
     group: ConsumerGroup | StreamsGroup, member_id: str, member_epoch: int, api_version: int
 ) -> PartitionCheck | None:
-    if isinstance(group, ConsumerGroup):
-        return consumer_offsets.commit_validator(group, member_id, member_epoch, api_version)
-    return streams_offsets.commit_validator(group, member_id, member_epoch, api_version)
+    """Raise for an invalid member; return a check of each partition, None if none is needed.
+
+    A member may commit a partition at an older epoch if it has owned the partition, or run its
+    task, since then (KIP-1251).
+    """
+    if member_epoch < 0 and group.is_empty:
+        return None
+    shared: MemberGroup[Any, Any] = group
+    member: Any = shared.member(member_id)
+    is_consumer = isinstance(group, ConsumerGroup)
+    is_classic = is_consumer and member.classic is not None
+    if api_version < MEMBER_EPOCH_VERSION and not is_classic:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            "OffsetCommit version 9 or above must be used by members using the "
+            f"{'consumer' if is_consumer else 'streams'} group protocol",
+        )
+    if member_epoch == member.member_epoch:
+        return None
+    received = f"Received {shared.epoch_name(member)} {member_epoch}"
+    if member_epoch > member.member_epoch:
+        text = f"{received} is newer than current member epoch {member.member_epoch}."
+        raise shared.stale(member, text)
+    topology = None if isinstance(group, ConsumerGroup) else group.topology
+    if not is_consumer and topology is None:
+        raise shared.stale(member, "Topology is not available for offset commit validation.")
+
+    def check(topic: str, index: int, topic_id: Uuid) -> None:
+        noun, name = "Partition", f"{topic}-{index}"
+        key: Uuid | str = topic_id
+        if topology is not None:
+            subtopology_id = topology.source_topics.get(topic)
+            if subtopology_id is None:
+                raise shared.stale(member, f"Topic {topic} is not in the topology.")
+            noun, name, key = "Task", f"{subtopology_id}-{index}", subtopology_id
+        epoch = member.assignment_epoch(key, index)
+        if epoch is None:
+            text = f"{noun} {name} is not assigned or pending revocation for member."
+            raise shared.stale(member, text)
+        if member_epoch < epoch:
+            text = f"is older than assignment epoch {epoch} for {noun.lower()} {name}."
+            raise shared.stale(member, f"{received} {text}")
+
+    return check
 
 
 def _check_of_transaction(

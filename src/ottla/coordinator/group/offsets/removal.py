@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
 from ottla.coordinator.group.offsets.records import offset_tombstone
 from ottla.coordinator.runtime import CoordinatorRecord, Result
-from ottla.coordinator.runtime.timers import EXAMINED_AS_A_RECORD, RECORDS_AT_ONCE
+from ottla.coordinator.runtime.shard import EXAMINED_AS_A_RECORD, RECORDS_AT_ONCE
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from ottla.types import TopicPartition, Uuid
@@ -19,8 +19,8 @@ from ottla.types import TopicPartition, Uuid
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from ottla.coordinator.group.group import Group
     from ottla.coordinator.group.groups import Groups
+    from ottla.coordinator.group.member_group import Group
     from ottla.coordinator.group.offsets.committed import CommittedOffset
 
 ResponseTopic = OffsetDeleteResponse.OffsetDeleteResponseTopic

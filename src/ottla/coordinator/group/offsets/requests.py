@@ -1,7 +1,8 @@
 """OffsetCommit, OffsetFetch and OffsetDelete in all their versions.
 
-Kafka: the offset handlers of kafka.server.KafkaApis and of GroupCoordinatorService: topic ids and
-names are resolved, refused topics are answered here, the others are passed to the shard.
+Kafka: the offset handlers of kafka.server.KafkaApis and of GroupCoordinatorService: topic ids
+and names are resolved, refused topics are answered here, the others are passed to the shard;
+OffsetMetadataManager.{fetchOffsets, fetchAllOffsets}.
 """
 
 from __future__ import annotations
@@ -9,20 +10,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from ottla.coordinator.group.offsets import commit, removal
-from ottla.coordinator.group.offsets import fetch as offset_fetch
-from ottla.coordinator.runtime.answers import gather, recover
-from ottla.coordinator.runtime.log_errors import fetch_error, operation_error
+from ottla.coordinator.runtime.log import fetch_error, operation_error
+from ottla.coordinator.runtime.shard import gather, recover
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from ottla.protocol.apis.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from ottla.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from ottla.purgatory.pending import Pending
-from ottla.types import ZERO_UUID, Uuid
+from ottla.types import ZERO_UUID, TopicPartition, Uuid
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.coordinator.group.context import RequestContext, TopicNames
+    from ottla.coordinator.group.groups import Groups
+    from ottla.coordinator.group.offsets.committed import CommittedOffset
     from ottla.coordinator.group.shard import GroupShard
     from ottla.coordinator.runtime import CoordinatorRuntime
 
@@ -32,6 +34,68 @@ if TYPE_CHECKING:
     DeletePartition = DeleteTopic.OffsetDeleteRequestPartition
     FetchGroup = OffsetFetchRequest.OffsetFetchRequestGroup
     FetchTopic = FetchGroup.OffsetFetchRequestTopics
+    _RequestGroup = OffsetFetchRequest.OffsetFetchRequestGroup
+
+_ResponseGroup = OffsetFetchResponse.OffsetFetchResponseGroup
+_ResponseTopic = _ResponseGroup.OffsetFetchResponseTopics
+_ResponsePartition = _ResponseTopic.OffsetFetchResponsePartitions
+
+
+def _fetch(
+    groups: Groups, request: _RequestGroup, epoch: int, *, require_stable: bool
+) -> _ResponseGroup:
+    """Return the offsets at epoch of the named partitions, or of all when none are named.
+
+    A member of a consumer group is refused unless it is at its epoch.
+    With require_stable a partition in an open transaction gets UNSTABLE_OFFSET_COMMIT.
+    """
+    group = groups.by_id.get_at(request.group_id, epoch)
+    if group is not None:
+        group.check_offset_fetch(request.member_id, request.member_epoch, epoch)
+    offsets = groups.offsets.of_group(request.group_id, epoch)
+    staged = groups.offsets.staged_of_group(request.group_id, epoch) if require_stable else {}
+    response = _ResponseGroup(group_id=request.group_id, topics=[])
+    if request.topics is None:
+        topics: dict[str, _ResponseTopic] = {}
+        for key, committed in sorted(offsets.items(), key=lambda item: item[0].partition):
+            topic = topics.setdefault(key.topic, _ResponseTopic(name=key.topic, partitions=[]))
+            topic.partitions.append(_answer(key.partition, committed, is_staged=key in staged))
+        response.topics = list(topics.values())
+        return response
+    for named in request.topics:
+        answer = _ResponseTopic(name=named.name, topic_id=named.topic_id, partitions=[])
+        response.topics.append(answer)
+        for partition in named.partition_indexes:
+            key = TopicPartition(named.name, partition)
+            found = offsets.get(key)
+            if found is not None and _is_other_topic(found.topic_id, named.topic_id):
+                found = None
+            answer.partitions.append(_answer(partition, found, is_staged=key in staged))
+    return response
+
+
+def _is_other_topic(stored: Uuid, requested: Uuid) -> bool:
+    """Whether the offset belongs to a deleted topic of the same name."""
+    return bool(stored) and bool(requested) and stored != requested
+
+
+def _answer(
+    partition: int, committed: CommittedOffset | None, *, is_staged: bool
+) -> _ResponsePartition:
+    if committed is None or is_staged:
+        return _ResponsePartition(
+            partition_index=partition,
+            committed_offset=-1,
+            metadata="",
+            error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT if is_staged else ErrorCode.NONE,
+        )
+    return _ResponsePartition(
+        partition_index=partition,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+    )
+
 
 TOPIC_ID_VERSION: Final = 10
 """The first version of OffsetCommit and OffsetFetch with topic ids instead of names."""
@@ -133,7 +197,7 @@ class OffsetRequests:
         ]
 
         def combine(
-            results: list[Pending[offset_fetch.ResponseGroup]],
+            results: list[Pending[_ResponseGroup]],
         ) -> OffsetFetchResponse:
             groups = [part.value for part in results]
             if version >= MANY_GROUPS_VERSION:
@@ -144,17 +208,17 @@ class OffsetRequests:
 
     def _fetch_group(
         self, group: FetchGroup, version: int, *, require_stable: bool
-    ) -> Pending[offset_fetch.ResponseGroup]:
+    ) -> Pending[_ResponseGroup]:
         fetches_all = group.topics is None
-        refused: list[offset_fetch.ResponseTopic] = []
+        refused: list[_ResponseTopic] = []
         if group.topics is not None:
             group.topics, refused = self._resolve_fetch(group.topics, version)
         partition = self._partition_for(group.group_id)
 
-        def read(shard: GroupShard, epoch: int) -> offset_fetch.ResponseGroup:
-            return offset_fetch.fetch(shard.groups, group, epoch, require_stable=require_stable)
+        def read(shard: GroupShard, epoch: int) -> _ResponseGroup:
+            return _fetch(shard.groups, group, epoch, require_stable=require_stable)
 
-        def in_version(response: offset_fetch.ResponseGroup) -> offset_fetch.ResponseGroup:
+        def in_version(response: _ResponseGroup) -> _ResponseGroup:
             if fetches_all and not response.error_code:
                 response.topics = self._existing(response.topics, version)
             if not response.error_code:
@@ -168,7 +232,7 @@ class OffsetRequests:
 
     def _resolve_fetch(
         self, topics: list[FetchTopic], version: int
-    ) -> tuple[list[FetchTopic], list[offset_fetch.ResponseTopic]]:
+    ) -> tuple[list[FetchTopic], list[_ResponseTopic]]:
         good, refused = [], []
         for topic in topics:
             if version >= TOPIC_ID_VERSION:
@@ -180,9 +244,7 @@ class OffsetRequests:
             good.append(topic)
         return good, refused
 
-    def _existing(
-        self, topics: list[offset_fetch.ResponseTopic], version: int
-    ) -> list[offset_fetch.ResponseTopic]:
+    def _existing(self, topics: list[_ResponseTopic], version: int) -> list[_ResponseTopic]:
         """Leave out deleted topics for requests by id, and fill in the ids of the others."""
         if version < TOPIC_ID_VERSION:
             return topics
@@ -277,12 +339,12 @@ def _delete_failed(code: ErrorCode) -> OffsetDeleteResponse:
     return OffsetDeleteResponse(error_code=code, topics=[])
 
 
-def _fetch_error(topic: FetchTopic, code: ErrorCode) -> offset_fetch.ResponseTopic:
-    return offset_fetch.ResponseTopic(
+def _fetch_error(topic: FetchTopic, code: ErrorCode) -> _ResponseTopic:
+    return _ResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         partitions=[
-            offset_fetch.ResponsePartition(
+            _ResponsePartition(
                 partition_index=index, committed_offset=-1, metadata="", error_code=code
             )
             for index in topic.partition_indexes
@@ -290,9 +352,9 @@ def _fetch_error(topic: FetchTopic, code: ErrorCode) -> offset_fetch.ResponseTop
     )
 
 
-def _group_error(group: FetchGroup, code: ErrorCode, version: int) -> offset_fetch.ResponseGroup:
+def _group_error(group: FetchGroup, code: ErrorCode, version: int) -> _ResponseGroup:
     """Return a group's error; version 1 has an error field per partition only."""
-    response = offset_fetch.ResponseGroup(group_id=group.group_id, error_code=code, topics=[])
+    response = _ResponseGroup(group_id=group.group_id, error_code=code, topics=[])
     if version < TOP_LEVEL_ERROR_VERSION:
         response.topics = [_fetch_error(topic, code) for topic in group.topics or ()]
     return response
@@ -311,7 +373,7 @@ def _as_group(request: OffsetFetchRequest) -> FetchGroup:
     return group_class(group_id=request.group_id, topics=topics)
 
 
-def _as_single(group: offset_fetch.ResponseGroup) -> OffsetFetchResponse:
+def _as_single(group: _ResponseGroup) -> OffsetFetchResponse:
     topic_class = OffsetFetchResponse.OffsetFetchResponseTopic
     return OffsetFetchResponse(
         error_code=group.error_code,

@@ -9,10 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.group.offsets.commit import transactional_commit
-from ottla.coordinator.runtime.answers import recover
-from ottla.coordinator.runtime.log import TransactionSupport
-from ottla.coordinator.runtime.log_errors import operation_error
-from ottla.coordinator.runtime.result import TransactionalProducer
+from ottla.coordinator.runtime.log import TransactionSupport, operation_error
+from ottla.coordinator.runtime.shard import TransactionalProducer, recover
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from ottla.purgatory.pending import Pending

@@ -1,7 +1,9 @@
 """ShareGroupHeartbeat: join, stay, change the subscription, leave.
 
 Kafka: GroupMetadataManager.{shareGroupHeartbeat, shareGroupLeave, shareGroupFenceMember,
-scheduleShareGroupSessionTimeout}.
+scheduleShareGroupSessionTimeout};
+GroupCoordinatorService.throwIfShareGroupHeartbeatRequestIsInvalid,
+GroupMetadataManager.{throwIfShareGroupIsFull, throwIfShareGroupMemberEpochIsInvalid}.
 """
 
 from __future__ import annotations
@@ -9,10 +11,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.coordinator.group.checks import fenced_epoch, full_group, require_filled
 from ottla.coordinator.group.share import initialization
 from ottla.coordinator.group.share.group import JOIN_EPOCH, LEAVE_EPOCH, ShareMember
-from ottla.coordinator.group.share.validation import check_epoch, check_size
-from ottla.coordinator.runtime.result import Result
+from ottla.coordinator.runtime.shard import Result
+from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.share_group_heartbeat import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
@@ -28,6 +31,38 @@ if TYPE_CHECKING:
     from ottla.coordinator.group.share.kind import ShareGroups
     from ottla.coordinator.runtime import CoordinatorRecord
     from ottla.types import Uuid
+
+
+def check_request(request: ShareGroupHeartbeatRequest) -> None:
+    """Raise INVALID_REQUEST."""
+    if not request.member_id.strip():
+        raise KafkaError(ErrorCode.INVALID_REQUEST)  # without a text, as Kafka's
+    require_filled(request.group_id, "GroupId")
+    require_filled(request.rack_id, "RackId")
+    if request.member_epoch == JOIN_EPOCH:
+        if not request.subscribed_topic_names:
+            text = "SubscribedTopicNames must be set in first request."
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+    elif request.member_epoch < LEAVE_EPOCH:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "MemberEpoch is invalid.")
+
+
+def _check_size(group: ShareGroup, member_id: str, limit: int) -> None:
+    """Raise GROUP_MAX_SIZE_REACHED for a new member of a full group."""
+    if len(group.members) >= limit and member_id not in group.members:
+        raise full_group("share", limit)
+
+
+def _check_epoch(member: ShareMember, epoch: int) -> None:
+    """Raise FENCED_MEMBER_EPOCH unless the member is at this epoch, or was before the last one."""
+    if epoch in (JOIN_EPOCH, member.member_epoch):
+        return
+    if epoch > member.member_epoch:
+        raise fenced_epoch("share", "greater", epoch, member.member_epoch)
+    previous = member.previous_member_epoch
+    if epoch != previous:
+        detail = f", and it does not match the previous member epoch ({previous})"
+        raise fenced_epoch("share", "smaller", epoch, member.member_epoch, detail)
 
 
 class Heartbeat(NamedTuple):
@@ -50,10 +85,10 @@ def heartbeat(
     is_joining = epoch == JOIN_EPOCH
     if group is None:
         group = groups.new(group_id) if is_joining else groups.get(group_id)
-    check_size(group, request.member_id, groups.settings(group_id).max_size)
+    _check_size(group, request.member_id, groups.settings(group_id).max_size)
     is_new = is_joining and request.member_id not in group.members
     member = ShareMember(request.member_id) if is_new else group.member(request.member_id)
-    check_epoch(member, epoch)
+    _check_epoch(member, epoch)
     output: list[CoordinatorRecord] = []
     updated = _with_request(member, request, context)
     has_changed = updated.subscribed_topics != member.subscribed_topics

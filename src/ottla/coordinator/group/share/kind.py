@@ -1,17 +1,22 @@
 """Share groups (KIP-932): their records and their target, which has initialised partitions only.
 
+Several members may read one partition. A member keeps what it has, as far as that stays even.
+
 Kafka: the share part of org.apache.kafka.coordinator.group.GroupMetadataManager,
-GroupCoordinatorRecordHelpers.newShareGroup*, TargetAssignmentBuilder.ShareTargetAssignmentBuilder.
+GroupCoordinatorRecordHelpers.newShareGroup*,
+TargetAssignmentBuilder.ShareTargetAssignmentBuilder; GroupMetadataManager.shareGroupDescribe,
+ShareGroup.asDescribedGroup; org.apache.kafka.coordinator.group.assignor.SimpleAssignor.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from heapq import heapify, heappop, heappush
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from ottla.coordinator.group.config import ShareGroupConfig
+from ottla.coordinator.group.context import ShareGroupConfig
 from ottla.coordinator.group.group_kind import GroupEnvironment, GroupKind, RecordType
-from ottla.coordinator.group.share import describe
-from ottla.coordinator.group.share.assignor import assign_simple
+from ottla.coordinator.group.member_group import Description
 from ottla.coordinator.group.share.group import (
     InProgress,
     ShareGroup,
@@ -22,16 +27,163 @@ from ottla.coordinator.group.share.group import (
 )
 from ottla.coordinator.group.slices import SLICE
 from ottla.coordinator.runtime import CoordinatorRecord
-from ottla.coordinator.runtime.result import Result
+from ottla.coordinator.runtime.shard import Result
 from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.apis import share_group_describe as api
 from ottla.protocol.records import share_group as schemas
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ottla.coordinator.group.group import Description
+    from ottla.coordinator.group.context import TopicNames
     from ottla.coordinator.group.slices import Steps
     from ottla.types import Uuid
+
+    _Partition = tuple[Uuid, int]
+
+
+def _assign_simple(
+    subscriptions: Mapping[str, tuple[Uuid, ...]],
+    partitions: Mapping[Uuid, Iterable[int]],
+    owned: Mapping[str, Mapping[Uuid, tuple[int, ...]]],
+) -> Steps[dict[str, dict[Uuid, tuple[int, ...]]]]:
+    """Return the partitions of each member; subscriptions by member id, partitions assignable.
+
+    Topics that the same members read are assigned together.
+    """
+    readers: dict[Uuid, list[str]] = {}
+    for position, member_id in enumerate(sorted(subscriptions)):
+        if position % SLICE == SLICE - 1:
+            yield
+        for topic_id in subscriptions[member_id]:
+            readers.setdefault(topic_id, []).append(member_id)
+    together: dict[tuple[str, ...], list[_Partition]] = {}
+    for topic_id, names in readers.items():
+        indexes = sorted(partitions.get(topic_id, ()))
+        together.setdefault(tuple(names), []).extend((topic_id, index) for index in indexes)
+    found: dict[str, dict[Uuid, list[int]]] = {name: {} for name in subscriptions}
+    for same, targets in together.items():
+        assigned = yield from _assign(same, targets, owned)
+        for position, (name, own) in enumerate(assigned.items()):
+            for topic_id, index in sorted(own):
+                found[name].setdefault(topic_id, []).append(index)
+            if position % SLICE == SLICE - 1:
+                yield
+    return {
+        name: {topic_id: tuple(indexes) for topic_id, indexes in own.items()}
+        for name, own in found.items()
+    }
+
+
+def _assign(
+    names: tuple[str, ...],
+    targets: list[_Partition],
+    owned: Mapping[str, Mapping[Uuid, tuple[int, ...]]],
+) -> Steps[dict[str, dict[_Partition, None]]]:
+    """Assign partitions to members that all subscribe to them."""
+    own: dict[str, dict[_Partition, None]] = {name: {} for name in names}
+    if not targets:
+        return own
+    sharing = -(-len(names) // len(targets))
+    readers = dict.fromkeys(targets, 0)
+    limits = _even_parts(sharing * len(targets), len(names))
+    for position, (name, limit) in enumerate(zip(names, limits, strict=True)):
+        if position % SLICE == SLICE - 1:
+            yield
+        for topic_id, indexes in owned.get(name, {}).items():
+            for index in indexes:
+                key = (topic_id, index)
+                if readers.get(key, sharing) < sharing and len(own[name]) < limit:
+                    own[name][key] = None
+                    readers[key] += 1
+    yield from _fill(list(zip(own.values(), limits, strict=True)), targets, readers, sharing)
+    return own
+
+
+def _fill(
+    members: Iterable[tuple[dict[_Partition, None], int]],
+    targets: list[_Partition],
+    readers: Mapping[_Partition, int],
+    sharing: int,
+) -> Steps[None]:
+    """Give each member up to its limit the partitions with the fewest readers, in their order."""
+    left = [(readers[key], position) for position, key in enumerate(targets)]
+    heapify(left)
+    for number, (own, limit) in enumerate(members):
+        if number % SLICE == SLICE - 1:
+            yield
+        passed: list[tuple[int, int]] = []  # come again for the next member only
+        while left and len(own) < limit and left[0][0] < sharing:
+            count, position = heappop(left)
+            key = targets[position]
+            is_taken = key not in own
+            own[key] = None
+            passed.append((count + is_taken, position))
+        for entry in passed:
+            heappush(left, entry)
+
+
+def _even_parts(total: int, count: int) -> list[int]:
+    """Return count numbers that differ by one at most and add up to total."""
+    bounds = [-(-total * index // count) for index in range(count + 1)]
+    return [end - begin for begin, end in pairwise(bounds)]
+
+
+_DescribedGroup = api.ShareGroupDescribeResponse.DescribedGroup
+_ASSIGNOR: Final = "simple"
+
+
+def _describe(group: ShareGroup, epoch: int, topics: TopicNames) -> Description[_DescribedGroup]:
+    """Describe a group in the log's state of an epoch."""
+    group_epoch, assignment_epoch = group.epochs_at(epoch)
+    members = list(group.members.at(epoch).values())
+    described = _DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state_at(epoch).value,
+        group_epoch=group_epoch,
+        assignment_epoch=assignment_epoch,
+        assignor_name=_ASSIGNOR,
+        members=[],
+    )
+    return Description(described, (_member(topics, one) for one in members))
+
+
+def undescribed(group_id: str, code: ErrorCode, text: str | None = None) -> _DescribedGroup:
+    """Return the description of a group that cannot be described."""
+    return _DescribedGroup(
+        error_code=code,
+        error_message=text,
+        group_id=group_id,
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+        assignor_name="",
+        members=[],
+    )
+
+
+def _member(topics: TopicNames, member: ShareMember) -> _DescribedGroup.Member:
+    named = ((topic_id, topics.topic_name(topic_id)) for topic_id in member.assigned)
+    return _DescribedGroup.Member(
+        member_id=member.member_id,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=list(member.subscribed_topics),
+        assignment=api.Assignment(
+            topic_partitions=[
+                api.TopicPartitions(
+                    topic_id=topic_id,
+                    topic_name=name,
+                    partitions=list(member.assigned[topic_id]),
+                )
+                for topic_id, name in named
+                if name is not None
+            ]
+        ),
+    )
+
 
 Partitions: TypeAlias = "Mapping[Uuid, tuple[int, ...]]"
 
@@ -40,7 +192,7 @@ class ShareGroups(GroupKind[ShareGroup, ShareMember, Partitions, ShareGroupConfi
     """Adds the share partitions that have a state at a share coordinator."""
 
     name = ShareGroup.group_type
-    undescribed = staticmethod(describe.undescribed)
+    undescribed = staticmethod(undescribed)
     group_class = ShareGroup
     member_class = ShareMember
     states = ShareGroupState
@@ -76,14 +228,14 @@ class ShareGroups(GroupKind[ShareGroup, ShareMember, Partitions, ShareGroupConfi
         super().__init__(environment)
         self.settings = environment.dependencies.share_settings
 
-    def describe(self, group: ShareGroup, epoch: int) -> Description[describe.DescribedGroup]:
+    def describe(self, group: ShareGroup, epoch: int) -> Description[_DescribedGroup]:
         """Describe a group in the log's state of an epoch."""
-        return describe.describe(group, epoch, self.topics)
+        return _describe(group, epoch, self.topics)
 
     @classmethod
     def refused(cls, group_id: str, code: ErrorCode) -> Any:
         """Return the description of a group whose coordinator does not serve it."""
-        return describe.undescribed(group_id, code, code.text if group_id else None)
+        return undescribed(group_id, code, code.text if group_id else None)
 
     def check_deletion(self, group: ShareGroup) -> None:
         """Raise NON_EMPTY_GROUP also for a group with a state at a share coordinator.
@@ -225,7 +377,7 @@ class ShareGroups(GroupKind[ShareGroup, ShareMember, Partitions, ShareGroupConfi
             topic_ids = (self.topics.topic_id(name) for name in member.subscribed_topics)
             subscriptions[member_id] = tuple(one for one in topic_ids if one is not None)
         partitions = {topic_id: topic.partitions for topic_id, topic in known.initialized.items()}
-        return (yield from assign_simple(subscriptions, partitions, dict(group.target.items())))
+        return (yield from _assign_simple(subscriptions, partitions, dict(group.target.items())))
 
     # ---------------------------------------------------------------- members' timers
 

@@ -1,17 +1,21 @@
 """The APIs about offsets of share groups, and the deletion of share groups.
 
 Kafka: GroupCoordinatorService.{describeShareGroupOffsets, describeShareGroupAllOffsets,
-alterShareGroupOffsets, deleteShareGroupOffsets, deleteShareGroups}.
+alterShareGroupOffsets, deleteShareGroupOffsets, deleteShareGroups};
+GroupMetadataManager.{alterShareGroupOffsets, sharePartitionsEligibleForOffsetDeletion,
+completeDeleteShareGroupOffsets, shareGroupBuildPartitionDeleteRequest}.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.coordinator.group.share import offsets
-from ottla.coordinator.group.share.group import ShareGroup
-from ottla.coordinator.runtime.log_errors import full_error_text, operation_error
-from ottla.coordinator.runtime.result import Result
+from ottla.coordinator.group.share import initialization
+from ottla.coordinator.group.share.group import InProgress, ShareGroup, StatePartitions, TopicParts
+from ottla.coordinator.group.share.initialization import Initialization
+from ottla.coordinator.runtime.log import full_error_text, operation_error
+from ottla.coordinator.runtime.shard import Result
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -24,15 +28,191 @@ from ottla.protocol.apis.delete_share_group_offsets import (
 from ottla.protocol.apis.delete_share_group_state import DeleteShareGroupStateRequest
 from ottla.protocol.apis.read_share_group_state_summary import ReadShareGroupStateSummaryRequest
 from ottla.purgatory.pending import Pending
+from ottla.types import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from ottla.coordinator.group.shard import GroupShard
-    from ottla.coordinator.group.share.persister import SharePersister
-    from ottla.coordinator.group.share.requests import ShareGroupRequests
-    from ottla.coordinator.runtime import CoordinatorRuntime
-    from ottla.types import Uuid
+    from ottla.coordinator.group.share.kind import ShareGroups
+    from ottla.coordinator.group.share.requests import ShareGroupRequests, SharePersister
+    from ottla.coordinator.runtime import CoordinatorRecord, CoordinatorRuntime
+
+
+_AlteredTopic = AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponseTopic
+_AlteredPartition = _AlteredTopic.AlterShareGroupOffsetsResponsePartition
+_DeletedTopic = DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic
+_UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@dataclass(slots=True)
+class _Alteration:
+    """The response, and the share partitions whose states are to be initialised again."""
+
+    topics: list[_AlteredTopic]
+    initialization: Initialization
+
+
+@dataclass(slots=True)
+class _Deletion:
+    """Topics that cannot be deleted, and the states to delete: partitions by topic id."""
+
+    topics: list[_DeletedTopic] = field(default_factory=list)
+    partitions: dict[Uuid, list[int]] = field(default_factory=dict)
+    written_offset: int = -1
+    """Of the record that says so, once it is committed."""
+
+    def written(self, offset: int) -> None:
+        """Take note of the record's offset."""
+        self.written_offset = offset
+
+
+def _empty_group(groups: ShareGroups, group_id: str) -> ShareGroup:
+    """Return a group without members; GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+    group = groups.find(group_id)
+    if group is None:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+    if not group.is_empty:
+        raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+    return group
+
+
+def _alter(groups: ShareGroups, request: AlterShareGroupOffsetsRequest) -> Result[_Alteration]:
+    """Initialise the states of share partitions again, at other offsets; may create the group.
+
+    The record of its share partitions is the first one of a new group.
+    """
+    group_id = request.group_id
+    group = groups.find(group_id) or groups.new(group_id)
+    if not group.is_empty:
+        raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+    output: list[CoordinatorRecord] = []
+    now_ms = groups.clock.now_ms()
+    topics, changed, offsets = [], {}, {}
+    for topic in request.topics:
+        topic_id = groups.topics.topic_id(topic.topic_name)
+        count = groups.topics.partition_count(topic.topic_name) or 0
+        known = {
+            one.partition_index: one.start_offset
+            for one in topic.partitions
+            if topic_id is not None and 0 <= one.partition_index < count
+        }
+        if topic_id is not None and known:
+            changed[topic_id] = TopicParts(topic.topic_name, frozenset(known), now_ms)
+            offsets[topic_id] = known
+        topics.append(
+            _AlteredTopic(
+                topic_name=topic.topic_name,
+                topic_id=topic_id or ZERO_UUID,
+                partitions=[
+                    _altered(one.partition_index, is_known=one.partition_index in known)
+                    for one in topic.partitions
+                ],
+            )
+        )
+    if changed:
+        output.append(initialization.initializing(groups, group, changed))
+    begun = Initialization(group_id, group.epoch, offsets)
+    return Result(_Alteration(topics, begun), output, on_commit=begun.written)
+
+
+def _altered(index: int, *, is_known: bool) -> _AlteredPartition:
+    if is_known:
+        return _AlteredPartition(partition_index=index)
+    return _AlteredPartition(
+        partition_index=index, error_code=int(_UNKNOWN), error_message=_UNKNOWN.text
+    )
+
+
+def _begin_deletion(
+    groups: ShareGroups, request: DeleteShareGroupOffsetsRequest
+) -> Result[_Deletion]:
+    """Mark topics as being deleted; those without a state have no offsets to delete."""
+    group = _empty_group(groups, request.group_id)
+    known = group.state_partitions or StatePartitions()
+    found = _Deletion()
+    for topic in request.topics:
+        name = topic.topic_name
+        topic_id = groups.topics.topic_id(name)
+        if topic_id is None:
+            found.topics.append(_not_deleted(name, _UNKNOWN.text))
+        elif topic_id in known.initialized:
+            found.partitions[topic_id] = sorted(known.initialized[topic_id].partitions)
+        elif topic_id in known.deleting:
+            found.partitions[topic_id] = list(range(groups.topics.partition_count(name) or 0))
+        else:
+            found.topics.append(_not_deleted(name, "There is no offset information to delete."))
+    if not found.partitions:
+        return Result(found)
+    marked = _marked(groups, group, known, found.partitions)
+    return Result(found, [marked], on_commit=found.written)
+
+
+def _begin_group_deletion(groups: ShareGroups, group_id: str) -> Result[_Deletion]:
+    """Mark all topics of a group as being deleted, before the group is."""
+    group = _empty_group(groups, group_id)
+    known = group.state_partitions
+    if known is None:
+        return Result(_Deletion())
+    parts: dict[Uuid, list[int]] = {}
+    for topics in (known.initializing, known.initialized):
+        for topic_id, one in topics.items():
+            parts[topic_id] = sorted({*parts.get(topic_id, ()), *one.partitions})
+    for topic_id in sorted(known.deleting):
+        name = groups.topics.topic_name(topic_id)
+        count = None if name is None else groups.topics.partition_count(name)
+        parts.setdefault(topic_id, list(range(count or 0)))
+    parts = {key: one for key, one in parts.items() if groups.topics.topic_name(key) and one}
+    if not parts:
+        return Result(_Deletion())
+    return Result(_Deletion(partitions=parts), [_marked(groups, group, known, parts)])
+
+
+def _marked(
+    groups: ShareGroups, group: ShareGroup, known: StatePartitions, topics: Iterable[Uuid]
+) -> CoordinatorRecord:
+    deleted = set(topics)
+    return initialization.record_of(
+        groups,
+        group.group_id,
+        StatePartitions(
+            {key: one for key, one in known.initializing.items() if key not in deleted},
+            {key: one for key, one in known.initialized.items() if key not in deleted},
+            known.deleting | deleted,
+        ),
+    )
+
+
+def _not_deleted(name: str, text: str) -> _DeletedTopic:
+    return _DeletedTopic(
+        topic_name=name, topic_id=ZERO_UUID, error_code=int(_UNKNOWN), error_message=text
+    )
+
+
+def _complete_deletion(
+    groups: ShareGroups, group_id: str, topics: Iterable[Uuid], written_offset: int
+) -> list[CoordinatorRecord]:
+    """Return the record without the topics whose states are deleted, as a record has asked.
+
+    Not those whose deletion began later, as in a new group of the same name.
+    """
+    group = groups.find(group_id)
+    known = None if group is None else group.state_partitions
+    if known is None:
+        return []
+    later = {
+        topic_id
+        for topic_id in known.deleting
+        if known.since.get(InProgress(topic_id), written_offset) > written_offset
+    }
+    named = set(topics)
+    gone = named - later
+    if named and not gone:
+        return []
+    # as in Kafka also where nothing is left to be deleted
+    left = StatePartitions(known.initializing, known.initialized, known.deleting - gone)
+    return [initialization.record_of(groups, group_id, left)]
+
 
 _SummaryTopic: Final = ReadShareGroupStateSummaryRequest.ReadStateSummaryData
 _DeleteTopic: Final = DeleteShareGroupStateRequest.DeleteStateData
@@ -107,11 +287,11 @@ class ShareOffsetRequests:
             )
             return answer
 
-        def finish(alteration: offsets.Alteration, states: Any) -> None:
+        def finish(alteration: _Alteration, states: Any) -> None:
             _take_errors(alteration, states)
             answer.complete(AlterShareGroupOffsetsResponse(responses=alteration.topics))
 
-        def altered(done: Pending[offsets.Alteration]) -> None:
+        def altered(done: Pending[_Alteration]) -> None:
             if done.error is not None:
                 refuse(done.error)
                 return
@@ -122,9 +302,9 @@ class ShareOffsetRequests:
             begun = self._members.initialize(alteration.initialization)
             begun.on_done(lambda states: finish(alteration, states.value))
 
-        def apply(shard: GroupShard) -> Result[offsets.Alteration]:
+        def apply(shard: GroupShard) -> Result[_Alteration]:
             _check_kind(shard, request.group_id)
-            return offsets.alter(shard.share, request)
+            return _alter(shard.share, request)
 
         self._runtime.write(self._partition_for(request.group_id), apply).on_done(altered)
         return answer
@@ -148,10 +328,10 @@ class ShareOffsetRequests:
             refuse(KafkaError(ErrorCode.INVALID_GROUP_ID))
             return answer
 
-        def finish(found: offsets.Deletion, states: Mapping[Uuid, KafkaError | None]) -> None:
+        def finish(found: _Deletion, states: Mapping[Uuid, KafkaError | None]) -> None:
             for topic_id, error in states.items():
                 found.topics.append(
-                    offsets.DeletedTopic(
+                    _DeletedTopic(
                         topic_name=self._topic_name(topic_id) or "",
                         topic_id=topic_id,
                         error_code=0 if error is None else int(error.code),
@@ -160,7 +340,7 @@ class ShareOffsetRequests:
                 )
             answer.complete(DeleteShareGroupOffsetsResponse(responses=found.topics))
 
-        def begun(done: Pending[offsets.Deletion]) -> None:
+        def begun(done: Pending[_Deletion]) -> None:
             if done.error is not None:
                 refuse(done.error)
                 return
@@ -168,9 +348,9 @@ class ShareOffsetRequests:
             deleted = self._delete_offsets(request.group_id, found)
             deleted.on_done(lambda states: finish(found, states.value))
 
-        def apply(shard: GroupShard) -> Result[offsets.Deletion]:
+        def apply(shard: GroupShard) -> Result[_Deletion]:
             _check_kind(shard, request.group_id)
-            return offsets.begin_deletion(shard.share, request)
+            return _begin_deletion(shard.share, request)
 
         self._runtime.write(self._partition_for(request.group_id), apply).on_done(begun)
         return answer
@@ -183,12 +363,12 @@ class ShareOffsetRequests:
             failed = [error for error in done.value.values() if error is not None]
             answer.complete(failed[0].code if failed else ErrorCode.NONE)
 
-        def apply(shard: GroupShard) -> Result[offsets.Deletion]:
+        def apply(shard: GroupShard) -> Result[_Deletion]:
             if shard.share.find(group_id) is None:
-                return Result(offsets.Deletion())
-            return offsets.begin_group_deletion(shard.share, group_id)
+                return Result(_Deletion())
+            return _begin_group_deletion(shard.share, group_id)
 
-        def begun(done: Pending[offsets.Deletion]) -> None:
+        def begun(done: Pending[_Deletion]) -> None:
             if done.error is not None:
                 answer.complete(operation_error(done.error))
             else:
@@ -198,7 +378,7 @@ class ShareOffsetRequests:
         return answer
 
     def _delete_offsets(
-        self, group_id: str, found: offsets.Deletion
+        self, group_id: str, found: _Deletion
     ) -> Pending[dict[Uuid, KafkaError | None]]:
         """Delete states, and write which are deleted; return an error by topic."""
         answer: Pending[dict[Uuid, KafkaError | None]] = Pending()
@@ -210,9 +390,7 @@ class ShareOffsetRequests:
             gone = [topic_id for topic_id, error in done.value.items() if error is None]
             written = self._runtime.write(
                 self._partition_for(group_id),
-                lambda shard: Result(
-                    None, offsets.complete_deletion(shard.share, group_id, gone, begun)
-                ),
+                lambda shard: Result(None, _complete_deletion(shard.share, group_id, gone, begun)),
             )
             written.on_done(finish)
 
@@ -243,7 +421,7 @@ class ShareOffsetRequests:
         )
 
 
-def _take_errors(alteration: offsets.Alteration, states: Any) -> None:
+def _take_errors(alteration: _Alteration, states: Any) -> None:
     """Put the errors of share coordinators into the response."""
     failed = {
         (topic.topic_id, one.partition): one

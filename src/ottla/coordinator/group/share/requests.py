@@ -1,20 +1,20 @@
 """The APIs of share groups about members: ShareGroupHeartbeat, ShareGroupDescribe.
 
-Kafka: GroupCoordinatorService.{shareGroupHeartbeat, shareGroupDescribe, persisterInitialize}.
+Kafka: GroupCoordinatorService.{shareGroupHeartbeat, shareGroupDescribe, persisterInitialize};
+org.apache.kafka.server.share.persister.Persister.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla.coordinator.group import dispatch
 from ottla.coordinator.group.share import initialization
+from ottla.coordinator.group.share.heartbeat import check_request
 from ottla.coordinator.group.share.kind import ShareGroups
-from ottla.coordinator.group.share.validation import check_request
-from ottla.coordinator.runtime.answers import recover
-from ottla.coordinator.runtime.log_errors import error_text, operation_error
-from ottla.coordinator.runtime.result import Result
+from ottla.coordinator.runtime.log import error_text, operation_error
+from ottla.coordinator.runtime.shard import Result, recover
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.initialize_share_group_state import InitializeShareGroupStateRequest
 from ottla.protocol.apis.share_group_describe import (
@@ -35,9 +35,39 @@ if TYPE_CHECKING:
     from ottla.coordinator.group.shard import GroupShard
     from ottla.coordinator.group.share.heartbeat import Heartbeat
     from ottla.coordinator.group.share.initialization import Initialization
-    from ottla.coordinator.group.share.persister import SharePersister
     from ottla.coordinator.runtime import CoordinatorRuntime
+    from ottla.protocol.apis.delete_share_group_state import (
+        DeleteShareGroupStateRequest,
+        DeleteShareGroupStateResponse,
+    )
     from ottla.protocol.apis.initialize_share_group_state import InitializeShareGroupStateResponse
+    from ottla.protocol.apis.read_share_group_state_summary import (
+        ReadShareGroupStateSummaryRequest,
+        ReadShareGroupStateSummaryResponse,
+    )
+
+
+class SharePersister(Protocol):
+    """Sends each share partition of a request to its coordinator, and retries for a time.
+
+    The responses have a result for each share partition; no method fails as a whole.
+    """
+
+    def initialize(
+        self, request: InitializeShareGroupStateRequest
+    ) -> Pending[InitializeShareGroupStateResponse]:
+        """Begin the states of share partitions."""
+
+    def delete(
+        self, request: DeleteShareGroupStateRequest
+    ) -> Pending[DeleteShareGroupStateResponse]:
+        """Forget the states of share partitions."""
+
+    def read_summary(
+        self, request: ReadShareGroupStateSummaryRequest
+    ) -> Pending[ReadShareGroupStateSummaryResponse]:
+        """Return start offsets and counts of completed deliveries."""
+
 
 log = logging.getLogger("ottla.groups")
 _Topic: Final = InitializeShareGroupStateRequest.InitializeStateData

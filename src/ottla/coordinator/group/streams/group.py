@@ -1,28 +1,182 @@
 """A streams group: replayed state in timelines.
 
-Kafka: org.apache.kafka.coordinator.group.streams.StreamsGroup.
+Kafka: org.apache.kafka.coordinator.group.streams.StreamsGroup;
+org.apache.kafka.coordinator.group.streams.{StreamsGroupMember, MemberState};
+org.apache.kafka.coordinator.group.streams.{TasksTuple, TasksTupleWithEpochs}.
 """
 
 from __future__ import annotations
 
-from enum import StrEnum
+from dataclasses import dataclass, field, replace
+from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from ottla.coordinator.group.member_group import MemberGroup, Owners
-from ottla.coordinator.group.streams.member import StreamsMember
-from ottla.coordinator.group.streams.tasks import Tasks
 from ottla.timeline import LATEST_EPOCH, TimelineObject
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ottla.coordinator.group.streams.configuration import ConfiguredTopology
-    from ottla.coordinator.group.streams.tasks import EpochMap, TaskMap
     from ottla.coordinator.group.streams.topology import StreamsTopology
     from ottla.protocol.apis.streams_group_heartbeat import StreamsGroupHeartbeatResponse
     from ottla.timeline import SnapshotRegistry
 
     Task: TypeAlias = tuple[str, int]
+
+TaskMap: TypeAlias = "Mapping[str, tuple[int, ...]]"
+"""Partitions by subtopology, rising."""
+EpochMap: TypeAlias = "Mapping[str, Mapping[int, int]]"
+"""Partitions by subtopology, each with the epoch in which it was assigned (KIP-1251)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """Tasks of a target assignment, or those that a member says it owns."""
+
+    active: TaskMap = field(default_factory=dict)
+    standby: TaskMap = field(default_factory=dict)
+    warmup: TaskMap = field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are none of any kind."""
+        return not (self.active or self.standby or self.warmup)
+
+    def has_any_of(self, other: AssignedTasks) -> bool:
+        """Whether a task is in both, as the same kind."""
+        return (
+            _overlap(self.active, other.active)
+            or _overlap(self.standby, other.standby)
+            or _overlap(self.warmup, other.warmup)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AssignedTasks:
+    """Tasks of a member's current assignment; active ones with their assignment epochs."""
+
+    active: EpochMap = field(default_factory=dict)
+    standby: TaskMap = field(default_factory=dict)
+    warmup: TaskMap = field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are none of any kind."""
+        return not (self.active or self.standby or self.warmup)
+
+    def merge(self, other: AssignedTasks) -> AssignedTasks:
+        """Return the tasks of both."""
+        active = {key: dict(value) for key, value in self.active.items()}
+        for key, epochs in other.active.items():
+            active.setdefault(key, {}).update(epochs)
+        return AssignedTasks(
+            {key: dict(sorted(value.items())) for key, value in active.items()},
+            _union(self.standby, other.standby),
+            _union(self.warmup, other.warmup),
+        )
+
+
+def _overlap(
+    tasks: TaskMap, others: Mapping[str, tuple[int, ...]] | Mapping[str, Mapping[int, int]]
+) -> bool:
+    return any(
+        partition in others.get(subtopology_id, ())
+        for subtopology_id, partitions in tasks.items()
+        for partition in partitions
+    )
+
+
+def _union(first: TaskMap, second: TaskMap) -> TaskMap:
+    return {
+        key: tuple(sorted({*first.get(key, ()), *second.get(key, ())}))
+        for key in dict.fromkeys((*first, *second))
+    }
+
+
+def task_map(pairs: Iterable[tuple[str, Iterable[int]]]) -> TaskMap:
+    """Return partitions by subtopology, sorted and without duplicates."""
+    return {key: tuple(sorted(set(partitions))) for key, partitions in pairs}
+
+
+def without_epochs(tasks: EpochMap) -> TaskMap:
+    """Return the tasks alone."""
+    return task_map(tasks.items())
+
+
+JOIN_EPOCH: Final = 0
+LEAVE_EPOCH: Final = -1
+LEAVE_STATIC_EPOCH: Final = -2
+
+
+class StreamsMemberState(IntEnum):
+    """Progress of a member towards its target assignment, by the numbers of its records."""
+
+    STABLE = 1
+    UNREVOKED_TASKS = 2
+    UNRELEASED_TASKS = 3
+    UNKNOWN = 127
+
+    @classmethod
+    def _missing_(cls, _value: object) -> StreamsMemberState:
+        return cls.UNKNOWN  # of a later release
+
+
+class Endpoint(NamedTuple):
+    """Where a process answers interactive queries."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsMember:
+    """A member; the mappings are never changed in place."""
+
+    member_id: str
+    member_epoch: int = 0
+    previous_member_epoch: int = 0
+    state: StreamsMemberState = StreamsMemberState.STABLE
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = -1
+    topology_epoch: int = -1
+    process_id: str = ""
+    user_endpoint: Endpoint | None = None
+    client_tags: Mapping[str, str] = field(default_factory=dict)
+    assigned: AssignedTasks = field(default_factory=AssignedTasks)
+    pending_revocation: AssignedTasks = field(default_factory=AssignedTasks)
+
+    def is_reconciled_to(self, assignment_epoch: int) -> bool:
+        """Whether the member has reached the target assignment of an epoch."""
+        return self.state is StreamsMemberState.STABLE and self.member_epoch == assignment_epoch
+
+    def moved(
+        self,
+        state: StreamsMemberState,
+        epoch: int,
+        assigned: AssignedTasks,
+        pending_revocation: AssignedTasks,
+    ) -> StreamsMember:
+        """Return the member with another state and assignment; its epoch becomes the previous."""
+        return replace(
+            self,
+            state=state,
+            member_epoch=epoch,
+            previous_member_epoch=self.member_epoch,
+            assigned=assigned,
+            pending_revocation=pending_revocation,
+        )
+
+    def assignment_epoch(self, subtopology_id: str, partition: int) -> int | None:
+        """Return the epoch in which an active task was assigned; None if it is not the member's."""
+        found = self.assigned.active.get(subtopology_id, {}).get(partition)
+        if found is None:
+            return self.pending_revocation.active.get(subtopology_id, {}).get(partition)
+        return found
+
 
 STREAMS_PROTOCOL_TYPE: Final = "streams"
 NOT_VALIDATED: Final = -1

@@ -1,7 +1,14 @@
 """StreamsGroupHeartbeat: join with a topology, stay, leave; the response has the tasks.
 
+An active task waits until no process runs it, and until the own process has given up its standby or
+warm-up copy; a copy waits only for the own process.
+
 Kafka: GroupMetadataManager.{streamsGroupHeartbeat, maybeUpdateTopology,
-maybeSetTopologyStaleStatus, hasStreamsMemberMetadataChanged}.
+maybeSetTopologyStaleStatus, hasStreamsMemberMetadataChanged};
+org.apache.kafka.coordinator.group.streams.topics.EndpointToPartitionsManager,
+StreamsGroup.buildEndpointToPartitions;
+org.apache.kafka.coordinator.group.streams.CurrentAssignmentBuilder,
+GroupMetadataManager.maybeReconcile.
 """
 
 from __future__ import annotations
@@ -9,18 +16,26 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.coordinator.group.streams import endpoints, topology
-from ottla.coordinator.group.streams.configuration import ConfiguredTopology, configure
-from ottla.coordinator.group.streams.group import NOT_VALIDATED
-from ottla.coordinator.group.streams.member import JOIN_EPOCH, Endpoint, StreamsMember
-from ottla.coordinator.group.streams.reconcile import StreamsReconciliation
-from ottla.coordinator.group.streams.status import Status
+from ottla.coordinator.group.streams import topology
+from ottla.coordinator.group.streams.configuration import ConfiguredTopology, Status, configure
+from ottla.coordinator.group.streams.group import (
+    JOIN_EPOCH,
+    NOT_VALIDATED,
+    AssignedTasks,
+    Endpoint,
+    ListedEndpoint,
+    StreamsMember,
+    StreamsMemberState,
+    TaskMap,
+    Tasks,
+    task_map,
+    without_epochs,
+)
 from ottla.coordinator.group.streams.target import (
     STANDBY_REPLICAS,
     Assignment,
     delay_first_assignment,
 )
-from ottla.coordinator.group.streams.tasks import Tasks, task_map, without_epochs
 from ottla.coordinator.group.streams.validation import check_epoch, check_size, check_tasks
 from ottla.coordinator.runtime import CoordinatorRecord, Result
 from ottla.errors import ErrorCode, KafkaError
@@ -29,12 +44,12 @@ from ottla.protocol.apis import streams_group_heartbeat as api
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ottla.coordinator.group.context import RequestContext
+    from ottla.coordinator.group.context import RequestContext, TopicNames
     from ottla.coordinator.group.streams.configuration import InternalTopic
-    from ottla.coordinator.group.streams.group import StreamsGroup
+    from ottla.coordinator.group.streams.group import EpochMap, StreamsGroup
     from ottla.coordinator.group.streams.kind import StreamsGroups
-    from ottla.coordinator.group.streams.tasks import TaskMap
     from ottla.coordinator.group.streams.topology import StreamsTopology
+
 
 Request = api.StreamsGroupHeartbeatRequest
 Response = api.StreamsGroupHeartbeatResponse
@@ -212,7 +227,7 @@ def _assign(call: _Call, updated: StreamsMember, configured: ConfiguredTopology)
     target = Assignment(groups, group, epoch, configured, configs, updated).update(call.records)
     if target.delay_reason is not None:
         call.report(Status.ASSIGNMENT_DELAYED, target.delay_reason)
-    reconciled = StreamsReconciliation(
+    reconciled = _StreamsReconciliation(
         group, updated, target.epoch, target.tasks, call.owned
     ).next_member()
     has_moved = reconciled != updated
@@ -246,7 +261,7 @@ def _response(
         response.warmup_tasks = _task_ids(assigned.warmup)
         group.endpoint_epoch += reconciled.user_endpoint is not None
     if group.endpoint_epoch != request.endpoint_information_epoch:
-        response.partitions_by_user_endpoint = endpoints.list_endpoints(
+        response.partitions_by_user_endpoint = _list_endpoints(
             group, reconciled, configured, groups.topics
         )
     if groups.find(group.group_id) is not None:
@@ -286,3 +301,166 @@ def _leave(groups: StreamsGroups, request: Request) -> Result[Response]:
         endpoint_information_epoch=0,
     )
     return Result(response, groups.removal_records(group, member))
+
+
+_Listed = api.StreamsGroupHeartbeatResponse.EndpointToPartitions
+
+
+def _list_endpoints(
+    group: StreamsGroup, updated: StreamsMember, topology: ConfiguredTopology, topics: TopicNames
+) -> list[_Listed]:
+    """Return the endpoints of all members that have one; the updated member is the last.
+
+    Those of a large group are listed for each of its members after every change: the entries of
+    unchanged members are kept.
+    """
+    others = [one for one in group.members.values() if one.member_id != updated.member_id]
+    known, group.endpoints = group.endpoints, {}
+    listed = []
+    for member in (*others, updated):
+        if member.user_endpoint is None:
+            continue
+        entry = known.get(member.member_id)
+        if entry is None or entry.member is not member or entry.topology is not topology:
+            entry = ListedEndpoint(member, topology, _listed(member, topology, topics))
+        group.endpoints[member.member_id] = entry
+        listed.append(entry.listed)
+    return listed
+
+
+def _listed(member: StreamsMember, topology: ConfiguredTopology, topics: TopicNames) -> _Listed:
+    endpoint = member.user_endpoint
+    assert endpoint is not None
+    active = without_epochs(member.assigned.active)
+    return _Listed(
+        user_endpoint=api.Endpoint(host=endpoint.host, port=endpoint.port),
+        active_partitions=_partitions(active, topology, topics),
+        standby_partitions=_partitions(member.assigned.standby, topology, topics),
+    )
+
+
+def _partitions(
+    tasks: TaskMap, topology: ConfiguredTopology, topics: TopicNames
+) -> list[api.TopicPartition]:
+    """Return the source partitions of tasks; a topic may have fewer than there are tasks."""
+    found = []
+    for key, partitions in tasks.items():
+        subtopology = (topology.subtopologies or {}).get(key)
+        if subtopology is None:
+            continue
+        for name in (*subtopology.source_topics, *subtopology.repartition_sources):
+            count = topics.partition_count(name) or 0
+            found.append(api.TopicPartition(topic=name, partitions=list(partitions[:count])))
+    return found
+
+
+_UNKNOWN_STATE = (
+    "The streams group member is in a unknown state. "
+    "The member must abandon all its tasks and rejoin."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _StreamsReconciliation:
+    """A step of a member of a group; owned are the tasks it reports, None where it reports none."""
+
+    group: StreamsGroup
+    member: StreamsMember
+    target_epoch: int
+    target: Tasks
+    owned: Tasks | None
+
+    def next_member(self) -> StreamsMember:
+        """Return the member after the step: itself if there is nothing to do."""
+        member = self.member
+        if member.is_reconciled_to(self.target_epoch):
+            return member
+        if member.state is StreamsMemberState.UNKNOWN:
+            if self.owned is None or not self.owned.is_empty:
+                raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, _UNKNOWN_STATE)
+            return self._towards_target(self.target_epoch)
+        if member.state is StreamsMemberState.UNREVOKED_TASKS:
+            if self.owned is None or self.owned.has_any_of(member.pending_revocation):
+                return member
+            return self._towards_target(member.member_epoch + 1)
+        return self._towards_target(member.member_epoch)
+
+    def _towards_target(self, epoch: int) -> StreamsMember:
+        member, assigned = self.member, self.member.assigned
+        active = _active_difference(assigned.active, self.target.active)
+        standby = _difference(assigned.standby, self.target.standby)
+        warmup = _difference(assigned.warmup, self.target.warmup)
+        kept = AssignedTasks(active[0], standby[0], warmup[0])
+        revoked = AssignedTasks(active[1], standby[1], warmup[1])
+        if not revoked.is_empty and (self.owned is None or self.owned.has_any_of(revoked)):
+            return member.moved(StreamsMemberState.UNREVOKED_TASKS, epoch, kept, revoked)
+        free_active, waits_active = self._free(active[2], is_active=True)
+        free_standby, waits_standby = self._free(standby[2], is_active=False)
+        free_warmup, waits_warmup = self._free(warmup[2], is_active=False)
+        new = AssignedTasks(
+            {
+                key: dict.fromkeys(partitions, self.target_epoch)
+                for key, partitions in free_active.items()
+            },
+            free_standby,
+            free_warmup,
+        )
+        is_waiting = waits_active or waits_standby or waits_warmup
+        state = StreamsMemberState.UNRELEASED_TASKS if is_waiting else StreamsMemberState.STABLE
+        return member.moved(state, self.target_epoch, kept.merge(new), AssignedTasks())
+
+    def _free(self, tasks: TaskMap, *, is_active: bool) -> tuple[TaskMap, bool]:
+        """Return the tasks that the member may take now, and whether it has to wait for others."""
+        free = {
+            key: tuple(
+                index for index in partitions if self._is_free((key, index), is_active=is_active)
+            )
+            for key, partitions in tasks.items()
+        }
+        is_waiting = any(len(free[key]) < len(tasks[key]) for key in tasks)
+        return {key: partitions for key, partitions in free.items() if partitions}, is_waiting
+
+    def _is_free(self, task: tuple[str, int], *, is_active: bool) -> bool:
+        group = self.group
+        owners = group.active_owners.get(task, ())
+        if is_active and owners:
+            return False
+        others = (*group.standby_owners.get(task, ()), *group.warmup_owners.get(task, ()))
+        if not is_active:
+            others = (*owners, *others)
+        return not group.is_in_process(others, self.member.process_id)
+
+
+def _active_difference(current: EpochMap, target: TaskMap) -> tuple[EpochMap, EpochMap, TaskMap]:
+    """Return the tasks to keep, to give up and to take."""
+    kept, revoked = {}, {}
+    for key, epochs in current.items():
+        targeted = frozenset(target.get(key, ()))
+        kept[key] = {index: epoch for index, epoch in epochs.items() if index in targeted}
+        revoked[key] = {index: epoch for index, epoch in epochs.items() if index not in targeted}
+    return _filled(kept), _filled(revoked), _new(current, target)
+
+
+def _difference(current: TaskMap, target: TaskMap) -> tuple[TaskMap, TaskMap, TaskMap]:
+    kept, revoked = {}, {}
+    for key, partitions in current.items():
+        targeted = frozenset(target.get(key, ()))
+        kept[key] = tuple(index for index in partitions if index in targeted)
+        revoked[key] = tuple(index for index in partitions if index not in targeted)
+    return (
+        {key: value for key, value in kept.items() if value},
+        {key: value for key, value in revoked.items() if value},
+        _new(current, target),
+    )
+
+
+def _filled(tasks: dict[str, dict[int, int]]) -> EpochMap:
+    return {key: value for key, value in tasks.items() if value}
+
+
+def _new(current: TaskMap | EpochMap, target: TaskMap) -> TaskMap:
+    new = {
+        key: tuple(index for index in partitions if index not in current.get(key, ()))
+        for key, partitions in target.items()
+    }
+    return {key: partitions for key, partitions in new.items() if partitions}

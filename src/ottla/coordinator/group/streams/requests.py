@@ -12,8 +12,8 @@ from ottla.coordinator.group import dispatch
 from ottla.coordinator.group.streams.heartbeat import HeartbeatResult
 from ottla.coordinator.group.streams.kind import StreamsGroups
 from ottla.coordinator.group.streams.validation import check_request
-from ottla.coordinator.runtime.answers import recover
-from ottla.coordinator.runtime.log_errors import error_text, operation_error
+from ottla.coordinator.runtime.log import error_text, operation_error
+from ottla.coordinator.runtime.shard import recover
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.streams_group_describe import (
     StreamsGroupDescribeRequest,

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final
 from ottla.coordinator.group import slices
 from ottla.coordinator.group.slices import SLICE, is_due
 from ottla.coordinator.group.streams.assignors import sticky
-from ottla.coordinator.group.streams.assignors.spec import (
+from ottla.coordinator.group.streams.assignors.sticky import (
     MemberSpec,
     StreamsAssignorInput,
     SubtopologySpec,
 )
-from ottla.coordinator.group.streams.tasks import Tasks
-from ottla.coordinator.runtime.result import Result, empty_result
+from ottla.coordinator.group.streams.group import Tasks
+from ottla.coordinator.runtime.shard import Result, empty_result
 from ottla.purgatory.work import finish
 
 if TYPE_CHECKING:
@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 
     from ottla.coordinator.group.slices import Slices, Steps
     from ottla.coordinator.group.streams.configuration import ConfiguredTopology
-    from ottla.coordinator.group.streams.group import StreamsGroup
+    from ottla.coordinator.group.streams.group import StreamsGroup, StreamsMember
     from ottla.coordinator.group.streams.kind import StreamsGroups
-    from ottla.coordinator.group.streams.member import StreamsMember
     from ottla.coordinator.runtime import CoordinatorRecord
 
 STANDBY_REPLICAS: Final = "num.standby.replicas"

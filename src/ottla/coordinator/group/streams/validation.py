@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ottla.coordinator.group.checks import fenced_epoch, full_group, require, require_filled
-from ottla.coordinator.group.streams.member import (
+from ottla.coordinator.group.streams.group import (
     JOIN_EPOCH,
     LEAVE_STATIC_EPOCH,
     StreamsMember,
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ottla.coordinator.group.streams.configuration import ConfiguredSubtopology
-    from ottla.coordinator.group.streams.group import StreamsGroup
-    from ottla.coordinator.group.streams.tasks import EpochMap, TaskMap, Tasks
+    from ottla.coordinator.group.streams.group import EpochMap, StreamsGroup, TaskMap, Tasks
     from ottla.protocol.apis.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 
 

@@ -10,8 +10,8 @@ from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.coordinator.runtime.answers import gather
-from ottla.coordinator.runtime.log_errors import full_error_text, operation_error
+from ottla.coordinator.runtime.log import full_error_text, operation_error
+from ottla.coordinator.runtime.shard import gather
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,

@@ -1,30 +1,170 @@
 """The assignor `sticky`: tasks stay with their members, else go to the least loaded process.
 
-Kafka: org.apache.kafka.coordinator.group.streams.assignor.StickyTaskAssignor.
-
 Active tasks go first to the member that had them active, then to one that had them as standby, each
 while the member has less than its share; the rest to the least loaded processes. Standby tasks
 of a task go to other processes than the active one. Which of several equally loaded processes is
 taken depends on the order of Java's hash maps and priority queues, which is followed here.
+
+Kafka: org.apache.kafka.coordinator.group.streams.assignor.StickyTaskAssignor;
+org.apache.kafka.coordinator.group.streams.assignor.ProcessState; java.util.PriorityQueue, whose
+order among equal entries decides who gets a task;
+org.apache.kafka.coordinator.group.streams.assignor.{GroupSpec, AssignmentMemberSpec,
+TopologyDescriber}.
 """
 
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar
 
 from ottla.coordinator.group.slices import SLICE
-from ottla.coordinator.group.streams.assignors.load import JavaQueue, ProcessLoad
-from ottla.coordinator.group.streams.tasks import TaskMap, Tasks
+from ottla.coordinator.group.streams.group import TaskMap, Tasks
 from ottla.coordinator.runtime.java_hash import in_hash_map_order
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from ottla.coordinator.group.slices import Steps
-    from ottla.coordinator.group.streams.assignors.spec import StreamsAssignorInput, Task
+
+
+_Task: TypeAlias = tuple[str, int]
+
+
+class MemberSpec(NamedTuple):
+    """A member: its process, and its tasks in the last target assignment."""
+
+    process_id: str
+    tasks: Tasks
+
+
+class SubtopologySpec(NamedTuple):
+    """A subtopology: how many tasks, and whether they have state."""
+
+    task_count: int
+    is_stateful: bool
+
+
+class StreamsAssignorInput(NamedTuple):
+    """Members by id, subtopologies by id in rising order, and the standby tasks of each task."""
+
+    members: Mapping[str, MemberSpec]
+    subtopologies: Mapping[str, SubtopologySpec]
+    standby_replicas: int
+
+
+T = TypeVar("T")
+
+
+class _JavaQueue(Generic[T]):
+    """A binary heap that breaks ties as java.util.PriorityQueue does.
+
+    An item's weight is taken when the item is added: it must not change until `poll` returns it.
+    """
+
+    def __init__(self, weight: Callable[[T], float], items: Iterable[T]) -> None:
+        self._weight = weight
+        self._heap: list[tuple[float, T]] = []
+        for item in items:
+            self.add(item)
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, item: T) -> None:
+        """Add an item below those of equal weight on its way up."""
+        heap, index, weight = self._heap, len(self._heap), self._weight(item)
+        entry = (weight, item)
+        heap.append(entry)
+        while index > 0:
+            parent = (index - 1) // 2
+            if weight >= heap[parent][0]:
+                break
+            heap[index] = heap[parent]
+            index = parent
+        heap[index] = entry
+
+    def poll(self) -> T:
+        """Remove and return the first item."""
+        heap = self._heap
+        first, last = heap[0], heap.pop()
+        if heap:
+            self._sift_down(last)
+        return first[1]
+
+    def _sift_down(self, entry: tuple[float, T]) -> None:
+        heap, index, weight = self._heap, 0, entry[0]
+        size = len(heap)
+        while (child := 2 * index + 1) < size:
+            right = child + 1
+            if right < size and heap[child][0] > heap[right][0]:
+                child = right
+            if weight <= heap[child][0]:
+                break
+            heap[index] = heap[child]
+            index = child
+        heap[index] = entry
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A member in the queue of its process."""
+
+    member_id: str
+    count: int
+
+
+class _ProcessLoad:
+    """The members of a process and the tasks assigned to them so far."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+        """Tasks by member."""
+        self.active: dict[str, list[_Task]] = {}
+        self.standby: dict[str, list[_Task]] = {}
+        self._tasks: set[_Task] = set()
+        self._assigned = 0
+        self._by_load: _JavaQueue[_Entry] | None = None
+
+    @property
+    def load(self) -> float:
+        """Tasks for each member."""
+        return self._assigned / len(self.counts)
+
+    def has_task(self, task: _Task) -> bool:
+        """Whether a member of the process has the task, of any kind."""
+        return task in self._tasks
+
+    def add(self, member_id: str, task: _Task, *, is_active: bool) -> int:
+        """Assign a task to a member; return how many it has then."""
+        self._by_load = None
+        return self._add(member_id, task, is_active=is_active)
+
+    def _add(self, member_id: str, task: _Task, *, is_active: bool) -> int:
+        self._assigned += 1
+        self._tasks.add(task)
+        kind = self.active if is_active else self.standby
+        kind.setdefault(member_id, []).append(task)
+        self.counts[member_id] += 1
+        return self.counts[member_id]
+
+    def add_to_least_loaded(self, task: _Task, *, is_active: bool) -> int:
+        """Assign a task to the member with the fewest; return how many it has then."""
+        if len(self.counts) == 1:
+            return self._add(next(iter(self.counts)), task, is_active=is_active)
+        if self._by_load is None:
+            self._by_load = _JavaQueue(attrgetter("count"), self._entries())
+        entry = self._by_load.poll()
+        entry.count = self._add(entry.member_id, task, is_active=is_active)
+        self._by_load.add(entry)
+        return entry.count
+
+    def _entries(self) -> list[_Entry]:
+        ordered = in_hash_map_order(self.counts)
+        return [_Entry(member_id, self.counts[member_id]) for member_id in ordered]
+
 
 log = logging.getLogger("ottla.groups")
 
@@ -65,13 +205,13 @@ class _Assignment:
         self._active_quota = _Quota(active, members)
         self._total_quota = _Quota(active + stateful * given.standby_replicas, members)
         self._process_of = {name: given.members[name].process_id for name in self._ordered}
-        self._processes: dict[str, ProcessLoad] = {}
-        self._previous_active: dict[Task, str] = {}
-        self._previous_standby: dict[Task, list[str]] = {}
+        self._processes: dict[str, _ProcessLoad] = {}
+        self._previous_active: dict[_Task, str] = {}
+        self._previous_standby: dict[_Task, list[str]] = {}
 
     def _add_member(self, member_id: str) -> None:
         spec = self._given.members[member_id]
-        self._processes.setdefault(spec.process_id, ProcessLoad()).counts[member_id] = 0
+        self._processes.setdefault(spec.process_id, _ProcessLoad()).counts[member_id] = 0
         for task in _tasks(spec.tasks.active):
             self._previous_active[task] = member_id
         for task in _tasks(spec.tasks.standby):
@@ -98,10 +238,10 @@ class _Assignment:
                 yield
         return found
 
-    def _load(self, member_id: str) -> ProcessLoad:
+    def _load(self, member_id: str) -> _ProcessLoad:
         return self._processes[self._process_of[member_id]]
 
-    def _task_ids(self, *, only_stateful: bool) -> list[Task]:
+    def _task_ids(self, *, only_stateful: bool) -> list[_Task]:
         return [
             (name, index)
             for name, one in self._given.subtopologies.items()
@@ -109,9 +249,9 @@ class _Assignment:
             for index in range(one.task_count)
         ]
 
-    def _least_loaded_first(self) -> JavaQueue[ProcessLoad]:
+    def _least_loaded_first(self) -> _JavaQueue[_ProcessLoad]:
         ordered = in_hash_map_order(self._processes, max(1, len(self._given.members)))
-        return JavaQueue(attrgetter("load"), [self._processes[name] for name in ordered])
+        return _JavaQueue(attrgetter("load"), [self._processes[name] for name in ordered])
 
     def _assign_active(self) -> Steps[None]:
         tasks = sorted(self._task_ids(only_stateful=False), key=_by_partition)
@@ -137,7 +277,7 @@ class _Assignment:
             self._count_active(process.add_to_least_loaded(task, is_active=True))
             processes.add(process)
 
-    def _keep_active(self, task: Task, member_id: str | None) -> bool:
+    def _keep_active(self, task: _Task, member_id: str | None) -> bool:
         """Assign a task to the member that had it, within its share; whether it was."""
         if member_id is None:
             return False
@@ -151,7 +291,7 @@ class _Assignment:
         self._active_quota.count(count)
         self._total_quota.count(count)
 
-    def _least_loaded(self, members: list[str] | None, task: Task | None) -> str | None:
+    def _least_loaded(self, members: list[str] | None, task: _Task | None) -> str | None:
         """Return the member of the least loaded process; with a task, only if it has it not.
 
         As in Kafka the first member's process decides whether the task is there already.
@@ -172,7 +312,7 @@ class _Assignment:
 
     def _assign_standby(self) -> Steps[None]:
         replicas = self._given.standby_replicas
-        left: list[tuple[Task, int]] = []
+        left: list[tuple[_Task, int]] = []
         stateful = sorted(self._task_ids(only_stateful=True), key=_by_partition, reverse=True)
         for position, task in enumerate(stateful):
             if position % SLICE == 0:
@@ -198,7 +338,7 @@ class _Assignment:
                     )
                     break
 
-    def _keep_standby(self, task: Task) -> bool:
+    def _keep_standby(self, task: _Task) -> bool:
         """Assign a standby task to a member that had the task, within its share."""
         active = self._previous_active.get(task)
         if active is not None and not self._load(active).has_task(task) and self._has_room(active):
@@ -216,9 +356,9 @@ class _Assignment:
     def _count_standby(self, count: int) -> None:
         self._total_quota.count(count)
 
-    def _add_standby(self, processes: JavaQueue[ProcessLoad], task: Task) -> bool:
+    def _add_standby(self, processes: _JavaQueue[_ProcessLoad], task: _Task) -> bool:
         """Assign a standby task to the least loaded process without the task."""
-        passed: list[ProcessLoad] = []
+        passed: list[_ProcessLoad] = []
         is_found = False
         while len(processes):
             process = processes.poll()
@@ -232,15 +372,15 @@ class _Assignment:
         return is_found
 
 
-def _by_partition(task: Task) -> tuple[int, str]:
+def _by_partition(task: _Task) -> tuple[int, str]:
     return task[1], task[0]
 
 
-def _tasks(tasks: TaskMap) -> list[Task]:
+def _tasks(tasks: TaskMap) -> list[_Task]:
     return [(key, partition) for key, partitions in tasks.items() for partition in partitions]
 
 
-def _compact(tasks: Iterable[Task]) -> TaskMap:
+def _compact(tasks: Iterable[_Task]) -> TaskMap:
     found: dict[str, list[int]] = {}
     for key, partition in sorted(tasks):
         found.setdefault(key, []).append(partition)
