@@ -119,7 +119,9 @@ def _functions_that_sync() -> set[str]:
 
     for package in NODE_PACKAGES:
         for path in (SOURCE / package).rglob("*.py"):
-            visit(ast.parse(path.read_text()), "")
+            text = path.read_text()
+            if any(name in text for name in SYNCS):
+                visit(ast.parse(text), "")
     return found
 
 
