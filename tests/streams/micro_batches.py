@@ -13,8 +13,7 @@ import pyarrow as pa
 from pyspark.sql import Row
 
 from ottla.spark.writing import sum_of_digests
-from ottla.streams.plan.layout import DIGEST, FIELDS, OUTPUT, Stage, layout
-from ottla.streams.plan.plan import plan_for
+from ottla.streams.plan.plan import DIGEST, FIELDS, OUTPUT, Stage, layout, plan_for
 from ottla.streams.run.spark_tasks import (
     BATCH_TIME,
     StageProcessor,
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from random import Random
 
-    from ottla.streams.topology import Topology
+    from ottla.streams.topology.topology import Topology
     from tests.streams.cases import Input
 
 RowDict = dict[str, Any]

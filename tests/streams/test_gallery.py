@@ -19,7 +19,7 @@ from examples import (
     streams_sessions,
 )
 from ottla.streams import StreamsBuilder
-from ottla.streams.picture import draw
+from ottla.streams.topology.picture import draw
 from ottla.testing import PipelineDriver
 from tests.streams.cases import built
 from tests.streams.generated import Generator

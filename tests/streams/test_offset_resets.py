@@ -24,8 +24,13 @@ from ottla.streams import (
 )
 from ottla.streams.plan.plan import Plan, plan_for
 from ottla.streams.run import application
-from ottla.streams.run.checkpoints import check_topology
-from ottla.streams.run.offset_reset import STARTS_FILE, Start, check_options, starting_offsets
+from ottla.streams.run.checkpoints import (
+    STARTS_FILE,
+    Start,
+    check_options,
+    check_topology,
+    starting_offsets,
+)
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:

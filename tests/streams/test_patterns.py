@@ -21,12 +21,11 @@ from ottla.streams import (
     Topology,
     TopologyException,
 )
-from ottla.streams.patterns import subscription
-from ottla.streams.picture import draw
-from ottla.streams.plan.layout import layout
-from ottla.streams.plan.plan import Plan, plan_for
+from ottla.streams.plan.plan import Plan, layout, plan_for
 from ottla.streams.run.checkpoints import check_tasks, check_topology, noted_tasks
 from ottla.streams.run.data_frames import source_names
+from ottla.streams.topology.picture import draw
+from ottla.streams.topology.topology import subscription
 from ottla.testing import PipelineDriver
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.streams import Serdes, Stores, StreamsConfig, StreamsException, Window, Windowed
-from ottla.streams.query.selection import StoreSelection, select
-from ottla.streams.query.stores import ReadOnlyStore
+from ottla.streams.query.stores import ReadOnlyStore, StoreSelection, select
 from ottla.streams.stores.backend import MemoryBackend
 from ottla.streams.stores.opening import open_store
 

@@ -13,7 +13,7 @@ from ottla.streams import (
     StreamsBuilder,
     TopologyException,
 )
-from ottla.streams.plan.layout import layout
+from ottla.streams.plan.plan import layout
 from ottla.testing import PipelineDriver
 from tests.streams.cases import built, run
 from tests.streams.generated import KINDS, Generator

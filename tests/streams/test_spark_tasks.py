@@ -16,8 +16,7 @@ from ottla.streams import (
     StreamsConfig,
     TableJoined,
 )
-from ottla.streams.plan.layout import DIGEST, FIELDS, OUTPUT
-from ottla.streams.plan.plan import Plan, plan_for
+from ottla.streams.plan.plan import DIGEST, FIELDS, OUTPUT, Plan, plan_for
 from ottla.streams.run.spark_tasks import (
     BATCH_TIME,
     StageProcessor,

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from ottla.streams import StreamsBuilder, StreamsConfig
-from ottla.streams.plan.layout import layout
-from ottla.streams.plan.plan import plan_for
-from ottla.streams.records import RawRecord
-from ottla.streams.run.batches import in_order
+from ottla.streams.data.records import RawRecord
+from ottla.streams.plan.plan import layout, plan_for
+from ottla.streams.run.spark_tasks import in_order
 
 
 def test_a_stage_follows_those_that_it_reads_from() -> None:

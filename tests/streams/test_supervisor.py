@@ -9,8 +9,8 @@ import pytest
 from ottla.spark.cluster import OLD_OFFSETS, TopicRecreated
 from ottla.spark.exactly_once import fenced
 from ottla.streams import StreamsBuilder, StreamsConfig, StreamsException, log_and_continue
+from ottla.streams.data.records import RawRecord
 from ottla.streams.errors import FailedProcessingException
-from ottla.streams.records import RawRecord
 from ottla.streams.run.progress import Progress, read_progress
 from ottla.streams.run.supervisor import is_final, reason, supervise
 from ottla.testing import PipelineDriver

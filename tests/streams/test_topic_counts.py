@@ -9,8 +9,8 @@ import pytest
 
 from ottla import Admin
 from ottla.errors import KafkaError
-from ottla.streams.run import topic_counts
-from ottla.streams.run.topic_counts import TopicCounts
+from ottla.streams.run import spark_tasks
+from ottla.streams.run.spark_tasks import TopicCounts
 from ottla.testing.cluster import Cluster
 
 if TYPE_CHECKING:
@@ -36,5 +36,5 @@ def test_a_number_is_asked_for_once_a_while(node: Cluster, monkeypatch: pytest.M
         admin.create_partitions({"counted": 3})
     again = pickle.loads(pickle.dumps(find))
     assert again("counted") == 2
-    monkeypatch.setattr(topic_counts, "KNOWN_S", 0.0)
+    monkeypatch.setattr(spark_tasks, "KNOWN_S", 0.0)
     assert again("counted") == 3

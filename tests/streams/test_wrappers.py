@@ -21,8 +21,8 @@ from ottla.streams import (
     WrappedProcessor,
     expr,
 )
-from ottla.streams.columns.combined_inputs import combined_inputs
-from ottla.streams.plan.layout import layout
+from ottla.streams.columns.combining import combined_inputs
+from ottla.streams.plan.plan import layout
 from ottla.testing import PipelineDriver
 from tests.streams.wrappers import Tally
 

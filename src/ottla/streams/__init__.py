@@ -10,8 +10,7 @@ from importlib import import_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ottla.streams.columns.aggregates import count_rows, max_of, min_of, sum_of
-    from ottla.streams.columns.expression import expr
+    from ottla.streams.columns.expression import count_rows, expr, max_of, min_of, sum_of
     from ottla.streams.config import (
         ErrorContext,
         Response,
@@ -19,13 +18,48 @@ if TYPE_CHECKING:
         log_and_continue,
         log_and_fail,
     )
+    from ottla.streams.data.records import (
+        AggregationWithHeaders,
+        Change,
+        Record,
+        RecordContext,
+        RecordMetadata,
+        TaskId,
+        ValueAndTimestamp,
+        ValueTimestampHeaders,
+        VersionedRecord,
+    )
+    from ottla.streams.data.serdes import Serde, Serdes
+    from ottla.streams.data.windows import (
+        EmitStrategy,
+        JoinWindows,
+        SessionWindows,
+        SlidingWindows,
+        TimeWindows,
+        UnlimitedWindows,
+        Window,
+        Windowed,
+    )
     from ottla.streams.dsl.builder import StreamsBuilder
-    from ottla.streams.dsl.cogrouped import CogroupedKStream
-    from ottla.streams.dsl.grouped import KGroupedStream, KGroupedTable
+    from ottla.streams.dsl.grouped import CogroupedKStream, KGroupedStream, KGroupedTable
+    from ottla.streams.dsl.settings import (
+        AutoOffsetReset,
+        Branched,
+        Consumed,
+        Grouped,
+        Joined,
+        Materialized,
+        Printed,
+        Produced,
+        Repartitioned,
+        StreamJoined,
+        Suppressed,
+        TableJoined,
+    )
     from ottla.streams.dsl.stream import KStream
     from ottla.streams.dsl.table import GlobalKTable, KTable
     from ottla.streams.errors import SerializationException, StreamsException, TopologyException
-    from ottla.streams.processor import (
+    from ottla.streams.processors.processor import (
         Processor,
         ProcessorContext,
         ProcessorWrapper,
@@ -48,47 +82,10 @@ if TYPE_CHECKING:
         WindowKeyQuery,
         WindowRangeQuery,
     )
-    from ottla.streams.records import (
-        AggregationWithHeaders,
-        Change,
-        Record,
-        RecordContext,
-        RecordMetadata,
-        TaskId,
-        ValueAndTimestamp,
-        ValueTimestampHeaders,
-        VersionedRecord,
-    )
     from ottla.streams.run.application import Streams
     from ottla.streams.run.lifecycle import ApplicationState
-    from ottla.streams.serdes import Serde, Serdes
-    from ottla.streams.settings import (
-        AutoOffsetReset,
-        Branched,
-        Consumed,
-        Grouped,
-        Joined,
-        Materialized,
-        Printed,
-        Produced,
-        Repartitioned,
-        StreamJoined,
-        Suppressed,
-        TableJoined,
-    )
-    from ottla.streams.stores.specs import Stores
-    from ottla.streams.stores.suppliers import BuiltInDslStoreSuppliers, DslStoreSuppliers
-    from ottla.streams.topology import Topology
-    from ottla.streams.windows import (
-        EmitStrategy,
-        JoinWindows,
-        SessionWindows,
-        SlidingWindows,
-        TimeWindows,
-        UnlimitedWindows,
-        Window,
-        Windowed,
-    )
+    from ottla.streams.stores.specs import BuiltInDslStoreSuppliers, DslStoreSuppliers, Stores
+    from ottla.streams.topology.topology import Topology
 
 __all__ = [
     "AggregationWithHeaders",
@@ -172,23 +169,23 @@ __all__ = [
 ]
 
 _MODULES = {
-    "AggregationWithHeaders": "ottla.streams.records",
-    "ValueTimestampHeaders": "ottla.streams.records",
+    "AggregationWithHeaders": "ottla.streams.data.records",
+    "ValueTimestampHeaders": "ottla.streams.data.records",
     "ApplicationState": "ottla.streams.run.lifecycle",
-    "AutoOffsetReset": "ottla.streams.settings",
-    "Branched": "ottla.streams.settings",
-    "BuiltInDslStoreSuppliers": "ottla.streams.stores.suppliers",
-    "Change": "ottla.streams.records",
-    "CogroupedKStream": "ottla.streams.dsl.cogrouped",
-    "Consumed": "ottla.streams.settings",
-    "DslStoreSuppliers": "ottla.streams.stores.suppliers",
-    "EmitStrategy": "ottla.streams.windows",
+    "AutoOffsetReset": "ottla.streams.dsl.settings",
+    "Branched": "ottla.streams.dsl.settings",
+    "BuiltInDslStoreSuppliers": "ottla.streams.stores.specs",
+    "Change": "ottla.streams.data.records",
+    "CogroupedKStream": "ottla.streams.dsl.grouped",
+    "Consumed": "ottla.streams.dsl.settings",
+    "DslStoreSuppliers": "ottla.streams.stores.specs",
+    "EmitStrategy": "ottla.streams.data.windows",
     "ErrorContext": "ottla.streams.config",
     "FailureReason": "ottla.streams.query.state_queries",
     "GlobalKTable": "ottla.streams.dsl.table",
-    "Grouped": "ottla.streams.settings",
-    "JoinWindows": "ottla.streams.windows",
-    "Joined": "ottla.streams.settings",
+    "Grouped": "ottla.streams.dsl.settings",
+    "JoinWindows": "ottla.streams.data.windows",
+    "Joined": "ottla.streams.dsl.settings",
     "KGroupedStream": "ottla.streams.dsl.grouped",
     "KGroupedTable": "ottla.streams.dsl.grouped",
     "KStream": "ottla.streams.dsl.stream",
@@ -197,59 +194,59 @@ _MODULES = {
     "LagInfo": "ottla.streams.query.instances",
     "StreamsMetadata": "ottla.streams.query.instances",
     "KeyQuery": "ottla.streams.query.state_queries",
-    "Materialized": "ottla.streams.settings",
+    "Materialized": "ottla.streams.dsl.settings",
     "MultiVersionedKeyQuery": "ottla.streams.query.state_queries",
-    "Printed": "ottla.streams.settings",
-    "Processor": "ottla.streams.processor",
-    "ProcessorContext": "ottla.streams.processor",
-    "ProcessorWrapper": "ottla.streams.processor",
-    "Produced": "ottla.streams.settings",
-    "PunctuationType": "ottla.streams.processor",
+    "Printed": "ottla.streams.dsl.settings",
+    "Processor": "ottla.streams.processors.processor",
+    "ProcessorContext": "ottla.streams.processors.processor",
+    "ProcessorWrapper": "ottla.streams.processors.processor",
+    "Produced": "ottla.streams.dsl.settings",
+    "PunctuationType": "ottla.streams.processors.processor",
     "QueryResult": "ottla.streams.query.state_queries",
     "RangeQuery": "ottla.streams.query.state_queries",
-    "Record": "ottla.streams.records",
-    "RecordContext": "ottla.streams.records",
-    "RecordMetadata": "ottla.streams.records",
-    "Repartitioned": "ottla.streams.settings",
+    "Record": "ottla.streams.data.records",
+    "RecordContext": "ottla.streams.data.records",
+    "RecordMetadata": "ottla.streams.data.records",
+    "Repartitioned": "ottla.streams.dsl.settings",
     "Response": "ottla.streams.config",
-    "Serde": "ottla.streams.serdes",
-    "Serdes": "ottla.streams.serdes",
+    "Serde": "ottla.streams.data.serdes",
+    "Serdes": "ottla.streams.data.serdes",
     "SerializationException": "ottla.streams.errors",
-    "SessionWindows": "ottla.streams.windows",
-    "SlidingWindows": "ottla.streams.windows",
+    "SessionWindows": "ottla.streams.data.windows",
+    "SlidingWindows": "ottla.streams.data.windows",
     "StateQueryRequest": "ottla.streams.query.state_queries",
     "StateQueryResult": "ottla.streams.query.state_queries",
     "Stores": "ottla.streams.stores.specs",
-    "StreamJoined": "ottla.streams.settings",
+    "StreamJoined": "ottla.streams.dsl.settings",
     "Streams": "ottla.streams.run.application",
     "StreamsBuilder": "ottla.streams.dsl.builder",
     "StreamsConfig": "ottla.streams.config",
     "StreamsException": "ottla.streams.errors",
-    "Suppressed": "ottla.streams.settings",
-    "TableJoined": "ottla.streams.settings",
-    "TaskId": "ottla.streams.records",
-    "TimeWindows": "ottla.streams.windows",
+    "Suppressed": "ottla.streams.dsl.settings",
+    "TableJoined": "ottla.streams.dsl.settings",
+    "TaskId": "ottla.streams.data.records",
+    "TimeWindows": "ottla.streams.data.windows",
     "TimestampedKeyQuery": "ottla.streams.query.state_queries",
     "TimestampedRangeQuery": "ottla.streams.query.state_queries",
-    "Topology": "ottla.streams.topology",
+    "Topology": "ottla.streams.topology.topology",
     "TopologyException": "ottla.streams.errors",
-    "UnlimitedWindows": "ottla.streams.windows",
-    "ValueAndTimestamp": "ottla.streams.records",
-    "ValueTransformer": "ottla.streams.processor",
+    "UnlimitedWindows": "ottla.streams.data.windows",
+    "ValueAndTimestamp": "ottla.streams.data.records",
+    "ValueTransformer": "ottla.streams.processors.processor",
     "VersionedKeyQuery": "ottla.streams.query.state_queries",
-    "VersionedRecord": "ottla.streams.records",
-    "Window": "ottla.streams.windows",
+    "VersionedRecord": "ottla.streams.data.records",
+    "Window": "ottla.streams.data.windows",
     "WindowKeyQuery": "ottla.streams.query.state_queries",
     "WindowRangeQuery": "ottla.streams.query.state_queries",
-    "Windowed": "ottla.streams.windows",
-    "WrappedProcessor": "ottla.streams.processor",
-    "count_rows": "ottla.streams.columns.aggregates",
+    "Windowed": "ottla.streams.data.windows",
+    "WrappedProcessor": "ottla.streams.processors.processor",
+    "count_rows": "ottla.streams.columns.expression",
     "expr": "ottla.streams.columns.expression",
     "log_and_continue": "ottla.streams.config",
     "log_and_fail": "ottla.streams.config",
-    "max_of": "ottla.streams.columns.aggregates",
-    "min_of": "ottla.streams.columns.aggregates",
-    "sum_of": "ottla.streams.columns.aggregates",
+    "max_of": "ottla.streams.columns.expression",
+    "min_of": "ottla.streams.columns.expression",
+    "sum_of": "ottla.streams.columns.expression",
 }
 
 if not TYPE_CHECKING:

@@ -1,24 +1,29 @@
-"""Settings of an application: its id, default serdes, and what happens to bad records.
+"""Settings of an application, and what happens to records that cannot be processed.
 
 Kafka: org.apache.kafka.streams.StreamsConfig, errors.{DeserializationExceptionHandler,
-ProcessingExceptionHandler, ProductionExceptionHandler} and KIP-1034 for the dead letter topic.
+ProcessingExceptionHandler, ProductionExceptionHandler, internals.ExceptionHandlerUtils}, and
+KIP-1034 for the dead letter topic.
 """
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.streams.serdes import Serde, Serdes
-from ottla.streams.stores.suppliers import RocksDBDslStoreSuppliers
+from ottla.formats.dead_letters import error_headers
+from ottla.streams.data.records import Header, RawRecord
+from ottla.streams.data.serdes import Serde, Serdes
+from ottla.streams.errors import FailedProcessingException
+from ottla.streams.stores.specs import RocksDBDslStoreSuppliers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ottla.streams.processor import ProcessorWrapper
-    from ottla.streams.records import RawRecord, Record
-    from ottla.streams.stores.suppliers import DslStoreSuppliers
+    from ottla.streams.data.records import Record
+    from ottla.streams.processors.processor import ProcessorWrapper
+    from ottla.streams.stores.specs import DslStoreSuppliers
 
 
 class Response(Enum):
@@ -76,3 +81,42 @@ class StreamsConfig:
     def by_name(self) -> dict[str, Any]:
         """Return the settings by Kafka's names, such as application.id."""
         return {one.name.replace("_", "."): getattr(self, one.name) for one in fields(self)}
+
+
+log = logging.getLogger("ottla.streams")
+PREFIX = "__streams.errors."
+
+
+def handled(
+    config: StreamsConfig,
+    handler: Callable[[ErrorContext, Exception], Response],
+    node: str,
+    raw: RawRecord,
+    error: Exception,
+) -> RawRecord | None:
+    """Let a handler decide on an error: return the dead letter, or FailedProcessingException."""
+    place = "in a punctuation"
+    if raw.topic:
+        place = f"topic={raw.topic}, partition={raw.partition or 0}, offset={raw.offset}"
+    if handler(ErrorContext(raw, node), error) is Response.FAIL:
+        raise FailedProcessingException(
+            f"Exception caught in process. processor={node}, {place}: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    log.warning(
+        "record skipped after %s in %s, %s: %s",
+        type(error).__name__,
+        node,
+        place,
+        error,
+        extra={"event": "streams.skip"},
+    )
+    topic = config.errors_dead_letter_queue_topic_name
+    return None if topic is None else dead_letter(topic, raw, error)
+
+
+def dead_letter(topic: str, raw: RawRecord, error: Exception) -> RawRecord:
+    """Return the record as it came, with headers that say what went wrong and where."""
+    partition = raw.partition or 0
+    added: list[Header] = [*error_headers(PREFIX, error, raw.topic, partition, raw.offset)]
+    return RawRecord(topic, raw.key, raw.value, raw.timestamp, (*raw.headers, *added))

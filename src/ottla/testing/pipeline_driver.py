@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from ottla.streams.data.records import RawRecord, Record, TaskId
 from ottla.streams.errors import StreamsException
-from ottla.streams.plan.layout import nodes_of_task
-from ottla.streams.records import RawRecord, Record, TaskId
+from ottla.streams.plan.plan import nodes_of_task
 from ottla.streams.run.task import Task, TaskEnvironment
 from ottla.streams.stores.backend import MemoryBackend
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from ottla.streams.serdes import Serde
-    from ottla.streams.topology import SubTopology, Topology
+    from ottla.streams.data.serdes import Serde
+    from ottla.streams.topology.topology import SubTopology, Topology
 
 
 class InputTopic:

@@ -30,12 +30,10 @@ from ottla.streams import (
 )
 from ottla.streams.columns.combining import Combiner
 from ottla.streams.columns.operators import TypedInput
-from ottla.streams.plan.layout import FIELDS, OUTPUT
-from ottla.streams.plan.plan import plan_for
-from ottla.streams.processors.folds import Fold
-from ottla.streams.records import RawRecord
-from ottla.streams.run.batches import in_order
-from ottla.streams.run.spark_tasks import BATCH_TIME, StageProcessor, StageWork
+from ottla.streams.data.records import RawRecord
+from ottla.streams.plan.plan import FIELDS, OUTPUT, plan_for
+from ottla.streams.processors.aggregates import Fold
+from ottla.streams.run.spark_tasks import BATCH_TIME, StageProcessor, StageWork, in_order
 from ottla.testing import PipelineDriver
 from tests.streams.test_spark_tasks import SCHEMA, Handle, results
 

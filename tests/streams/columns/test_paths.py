@@ -15,8 +15,8 @@ from ottla.streams import (
     TopologyException,
     expr,
 )
-from ottla.streams.plan.layout import Layout, Stage, layout
 from ottla.streams.plan.paths import Entry
+from ottla.streams.plan.plan import Layout, Stage, layout
 
 ROWS = Consumed(value=Serdes.json(schema="n BIGINT"))
 

@@ -11,8 +11,7 @@ from ottla.streams import Serdes, Stores, ValueAndTimestamp, Window, Windowed
 from ottla.streams.run.spark_tasks import StateBackend
 from ottla.streams.stores.backend import Backend, MemoryBackend, end_of_prefix
 from ottla.streams.stores.key_value import KeyValueStore
-from ottla.streams.stores.session import SessionStore
-from ottla.streams.stores.window import WindowStore
+from ottla.streams.stores.windowed import SessionStore, WindowStore
 from tests.streams.test_spark_tasks import MapState
 
 if TYPE_CHECKING:

@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from ottla.config.metrics import MetricsAddress
-    from ottla.streams.query.selection import StoreSelection
+    from ottla.streams.query.stores import StoreSelection
     from ottla.streams.run.application import Streams
     from ottla.streams.run.metrics import StreamsMetrics
     from ottla.streams.run.progress import Progress
-    from ottla.streams.topology import Topology
+    from ottla.streams.topology.topology import Topology
 
 log = logging.getLogger("ottla.streams")
 
@@ -78,7 +78,7 @@ def describe(program: Path, svg: Path | None) -> None:
     if svg is None:
         click.echo(topology.describe(), nl=False)
         return
-    from ottla.streams.picture import draw
+    from ottla.streams.topology.picture import draw
 
     svg.write_text(draw(topology), encoding="utf-8")
 
@@ -121,7 +121,7 @@ def query(
     in JSON.
     """
     from ottla.errors import OttlaError
-    from ottla.streams.query.selection import StoreSelection
+    from ottla.streams.query.stores import StoreSelection
 
     topology = load_topology(program)
     settings = dict(setting("--conf", one) for one in conf)
@@ -175,8 +175,7 @@ def _entries(
     selection: StoreSelection,
 ) -> list[tuple[Any, Any]]:
     """Return the selected entries of a store; OttlaError."""
-    from ottla.streams.query.selection import select
-    from ottla.streams.query.stores import query_store
+    from ottla.streams.query.stores import query_store, select
 
     found = query_store(topology, checkpoint, store, spark)
     serde = topology.stores[store].key or topology.config.default_key_serde

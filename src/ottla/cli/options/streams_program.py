@@ -14,7 +14,7 @@ import click
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ottla.streams.topology import Topology
+    from ottla.streams.topology.topology import Topology
 
 
 def load_topology(program: Path) -> Topology:

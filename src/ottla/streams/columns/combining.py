@@ -3,6 +3,9 @@
 Kafka: org.apache.kafka.streams.state.internals.{CachingKeyValueStore, CachingWindowStore}.
 Hot path: benchmarks/streams.py. Arrow and numpy do the work; Python sees keys, not records.
 
+A stage takes part if all that comes in goes to counts, or to aggregates of columns: then the order
+of its records matters only by their timestamps.
+
 What comes out is a part: the counts, sums and extremes of some records of a key, and their latest
 timestamp. Late records are left out, as in Kafka record by record: a task takes the records of its
 queues by their timestamps, so that the stream time at a record is that of its own queue so far, or
@@ -18,22 +21,31 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
+from pyspark.sql import types as t
 
 from ottla.spark.worker_memory import note_use
 from ottla.streams.columns.failures import raw_record, rows_of_letters
-from ottla.streams.dead_letters import handled
+from ottla.streams.columns.operators import TypedInput
+from ottla.streams.config import handled
+from ottla.streams.data.windows import TimeWindows
 from ottla.streams.errors import SerializationException
+from ottla.streams.plan.paths import PICKLED
+from ottla.streams.processors.aggregates import StreamAggregate
+from ottla.streams.processors.windowed import TimeWindowAggregate
+from ottla.streams.topology.topology import ProcessorNode, SourceNode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from ottla.streams.config import StreamsConfig
-    from ottla.streams.processors.folds import Fold
-    from ottla.streams.records import RawRecord
-    from ottla.streams.serdes import Serde
-    from ottla.streams.windows import TimeWindows
+    from ottla.streams.data.records import RawRecord
+    from ottla.streams.data.serdes import Serde
+    from ottla.streams.plan.plan import Stage
+    from ottla.streams.processors.aggregates import Fold
+    from ottla.streams.topology.topology import Node, Topology
+
 
 _KEYS: Final = ["task", "key", "start"]
 _OPERAND: Final = "operand_"
@@ -318,3 +330,90 @@ def _unreadable(serde: Serde, data: pa.Array) -> dict[int, SerializationExceptio
 
 def _where(rows: pa.RecordBatch, mask: NDArray[np.bool_]) -> pa.RecordBatch:
     return rows if mask.all() else rows.filter(pa.array(mask))
+
+
+_KINDS: Final[dict[type, Any]] = {
+    t.ByteType: pa.int64(),
+    t.ShortType: pa.int64(),
+    t.IntegerType: pa.int64(),
+    t.LongType: pa.int64(),
+    t.FloatType: pa.float64(),
+    t.DoubleType: pa.float64(),
+    t.StringType: pa.string(),
+}
+
+
+def combined_inputs(
+    topology: Topology, stage: Stage, serdes_of: Mapping[int, TypedInput]
+) -> tuple[Input, ...]:
+    """Return a stage's inputs by source topic and port; none if one cannot be combined.
+
+    `serdes_of` has the serdes of its entries by port.
+    """
+    config = topology.config
+    if not config.statestore_cache_max_bytes or stage.global_topics or stage.has_users:
+        return ()
+    if stage.patterns:  # a queue is that of a topic's partition: topics must be known
+        return ()
+    found: list[Input | None] = []
+    sources = [one for one in stage.nodes if isinstance(one, SourceNode)]
+    for source in sources:
+        children = [one for one in topology.children(source.name) if one in stage.nodes]
+        serdes = TypedInput(
+            source.key or config.default_key_serde, source.value or config.default_value_serde
+        )
+        for topic in source.topics:
+            is_own = topic in topology.internal_topics
+            place = (stage.number, topic, source.name)
+            made = _input(topology, place, serdes, children, is_checked=not is_own)
+            found.append(None if source.timestamp_extractor is not None else made)
+    for port, entry in stage.entries.items():
+        child = topology.nodes[entry.child]
+        place = (port, "", entry.parent)
+        found.append(_input(topology, place, serdes_of[port], [child], is_checked=False))
+    complete = tuple(item for item in found if item is not None)
+    return complete if len(complete) == len(found) else ()
+
+
+def _input(
+    topology: Topology,
+    place: tuple[int, str, str],
+    serdes: TypedInput,
+    children: list[Node],
+    *,
+    is_checked: bool,
+) -> Input | None:
+    targets = [_target(topology, child, serdes) for child in children]
+    complete = tuple(one for one in targets if one is not None)
+    if not complete or len(complete) < len(targets):
+        return None
+    return Input(*place, serdes.key, serdes.value, is_checked, complete)
+
+
+def _target(topology: Topology, node: Node, serdes: TypedInput) -> CombiningTarget | None:
+    if not isinstance(node, ProcessorNode):
+        return None
+    processor = node.supplier
+    if not isinstance(processor, (StreamAggregate, TimeWindowAggregate)) or processor.fold is None:
+        return None
+    stores = [topology.stores[name] for name in node.stores]
+    if any(one.kind == "versioned" or one.max_entries is not None for one in stores):
+        return None  # its history has each update, or its order each use
+    windows = None
+    if isinstance(processor, TimeWindowAggregate):
+        if not isinstance(processor.windows, TimeWindows):
+            return None
+        windows = processor.windows
+    kinds = _kinds(processor.fold)
+    if kinds is None or (kinds and serdes.value is PICKLED):
+        return None
+    return CombiningTarget(node.name, processor.fold, windows, kinds)
+
+
+def _kinds(fold: Fold) -> tuple[tuple[str, pa.DataType], ...] | None:
+    """Return the types of the operands; None where there is one that is not combined."""
+    if fold.operator is None:
+        return ()
+    schema = fold.operator.outputs.value.schema
+    found = tuple((field.name, _KINDS.get(type(field.dataType))) for field in schema.fields)
+    return None if any(kind is None for _, kind in found) else found

@@ -17,9 +17,9 @@ import pyarrow as pa
 from pyspark.sql import functions as f
 
 from ottla.streams.columns.expression import spark_column
-from ottla.streams.dead_letters import handled
+from ottla.streams.config import handled
+from ottla.streams.data.records import RawRecord
 from ottla.streams.errors import StreamsException
-from ottla.streams.records import RawRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

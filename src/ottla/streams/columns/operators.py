@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.streams.processor import Processor
-from ottla.streams.records import RawRecord, Record
+from ottla.streams.data.records import RawRecord, Record
+from ottla.streams.processors.processor import Processor
 
 if TYPE_CHECKING:
-    from ottla.streams.serdes import Serde
+    from ottla.streams.data.serdes import Serde
 
 
 class TypedInput(NamedTuple):

@@ -8,16 +8,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ottla.streams.columns.expression import is_column
+from ottla.streams.dsl.settings import Branched
 from ottla.streams.errors import TopologyException
 from ottla.streams.processors.stateless import Branch
-from ottla.streams.settings import Branched
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.streams.columns.expression import Columns
     from ottla.streams.dsl.graph import Part
-    from ottla.streams.processor import Processor
+    from ottla.streams.processors.processor import Processor
 
     Conditions = tuple[tuple[Any, bool], ...]
 

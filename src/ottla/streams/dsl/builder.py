@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.streams.config import StreamsConfig
 from ottla.streams.dsl.graph import Graph, Typed
+from ottla.streams.dsl.settings import Consumed, Materialized
 from ottla.streams.dsl.stream import KStream
 from ottla.streams.dsl.table import GlobalKTable, KTable, source_table, table_store
 from ottla.streams.errors import TopologyException
-from ottla.streams.patterns import same_pattern
 from ottla.streams.processors.tables import TableSource
-from ottla.streams.settings import Consumed, Materialized
+from ottla.streams.topology.topology import same_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ottla.streams.processor import Processor
+    from ottla.streams.processors.processor import Processor
     from ottla.streams.stores.specs import StoreSpec
-    from ottla.streams.topology import Topology
+    from ottla.streams.topology.topology import Topology
 
 
 class StreamsBuilder:

@@ -9,18 +9,17 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.streams.processors.stateless import Filter, PassThrough
-from ottla.streams.stores.suppliers import supplied
-from ottla.streams.topology import Topology
+from ottla.streams.stores.specs import supplied
+from ottla.streams.topology.topology import Topology
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ottla.streams.config import StreamsConfig
-    from ottla.streams.processor import Processor
-    from ottla.streams.serdes import Serde
-    from ottla.streams.settings import Partitioner
-    from ottla.streams.stores.specs import StoreSpec
-    from ottla.streams.stores.suppliers import DslStoreSuppliers
+    from ottla.streams.data.serdes import Serde
+    from ottla.streams.dsl.settings import Partitioner
+    from ottla.streams.processors.processor import Processor
+    from ottla.streams.stores.specs import DslStoreSuppliers, StoreSpec
 
 _GENERATED = re.compile(r"KSTREAM.*-[0-9]{10}")
 

@@ -1,6 +1,7 @@
-"""Grouped streams and tables, and their aggregations without windows.
+"""Grouped streams and tables, their aggregations without windows, and cogroups (KIP-150).
 
-Kafka: org.apache.kafka.streams.kstream.{KGroupedStream, KGroupedTable}.
+Kafka: org.apache.kafka.streams.kstream.{KGroupedStream, KGroupedTable, CogroupedKStream,
+TimeWindowedCogroupedKStream, SessionWindowedCogroupedKStream}.
 """
 
 from __future__ import annotations
@@ -9,29 +10,28 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ottla.formats.primitives import Packing
-from ottla.streams.columns.aggregates import ColumnAggregate, fold_of, operands_of
+from ottla.streams.columns.expression import ColumnAggregate, fold_of, operands_of
+from ottla.streams.data.records import Change
+from ottla.streams.data.serdes import Serde, Serdes
+from ottla.streams.data.windows import EmitStrategy, SessionWindows
 from ottla.streams.dsl.graph import Graph, Part, Typed
-from ottla.streams.dsl.table import KTable, stored_table, table_store
-from ottla.streams.dsl.windowed import (
-    SessionWindowedKStream,
-    WindowedKStream,
-    required,
-)
-from ottla.streams.processors.aggregates import StreamAggregate, reducing
-from ottla.streams.processors.folds import COUNT
+from ottla.streams.dsl.settings import Grouped, Materialized, with_value
+from ottla.streams.dsl.table import KTable, Rows, is_versioned, stored_table, table_store
+from ottla.streams.dsl.windowed import SessionWindowedKStream, WindowedKStream, Windowing, required
+from ottla.streams.processors.aggregates import COUNT, StreamAggregate, reducing
+from ottla.streams.processors.stateless import PassThrough
 from ottla.streams.processors.tables import Regroup, StoreView, TableAggregate
-from ottla.streams.records import Change
-from ottla.streams.serdes import Serde, Serdes
-from ottla.streams.settings import Grouped, Materialized, with_value
-from ottla.streams.windows import SessionWindows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ottla.streams.dsl.cogrouped import CogroupedKStream
+    from ottla.streams.data.windows import SlidingWindows, TimeWindows, UnlimitedWindows
     from ottla.streams.dsl.stream import KStream
-    from ottla.streams.processors.folds import Fold
-    from ottla.streams.windows import SlidingWindows, TimeWindows, UnlimitedWindows
+    from ottla.streams.processors.aggregates import Fold
+    from ottla.streams.processors.processor import Processor
+    from ottla.streams.processors.tables import TableView
+    from ottla.streams.stores.specs import StoreSpec
+
 
 _LENGTHS = Packing(">iI")
 _AGGREGATE, _REDUCE = "KSTREAM-AGGREGATE-", "KSTREAM-REDUCE-"
@@ -119,8 +119,6 @@ class KGroupedStream(Part):
 
     def cogroup(self, aggregator: Callable[[Any, Any, Any], Any]) -> CogroupedKStream:
         """Start an aggregation of several grouped streams."""
-        from ottla.streams.dsl.cogrouped import CogroupedKStream
-
         return CogroupedKStream(self, aggregator)
 
     def source_of(self, store: str) -> str:
@@ -261,3 +259,137 @@ def _minus_one(_key: Any, _value: Any, count: int) -> int:
 
 def _counting(materialized: Materialized | None) -> Materialized:
     return with_value(materialized, Serdes.long())
+
+
+_COGROUP = "COGROUPKSTREAM-AGGREGATE-"
+_MERGE = "COGROUPKSTREAM-MERGE-"
+
+
+class CogroupedKStream:
+    """Grouped streams, each with its aggregator."""
+
+    def __init__(self, grouped: KGroupedStream, aggregator: Callable[[Any, Any, Any], Any]) -> None:
+        self._members = [(grouped, aggregator)]
+
+    def cogroup(
+        self, grouped: KGroupedStream, aggregator: Callable[[Any, Any, Any], Any]
+    ) -> CogroupedKStream:
+        """Add a grouped stream."""
+        self._members.append((grouped, aggregator))
+        return self
+
+    def windowed_by(
+        self, windows: TimeWindows | SlidingWindows | SessionWindows
+    ) -> WindowedCogroupedKStream:
+        """Aggregate by windows, too."""
+        return WindowedCogroupedKStream(self, windows)
+
+    def aggregate(
+        self,
+        initializer: Callable[[], Any],
+        materialized: Materialized | None = None,
+        *,
+        name: str | None = None,
+    ) -> KTable:
+        """Aggregate the values of each key."""
+        given = materialized or Materialized()
+        first = self._members[0][0]
+        graph = first.graph
+        store = given.name or graph.store_name(_COGROUP)
+        value = given.value or graph.config.default_value_serde
+        made = self.add_nodes(
+            store, name, lambda aggregator: StreamAggregate(store, initializer, aggregator)
+        )
+        output = Typed(made[0], given.key or first.key_serde, value)
+        spec = table_store(graph, store, given, output)
+        graph.add_store(spec, *made[1])
+        return self.table(output, StoreView(store), spec, made[2])
+
+    def add_nodes(
+        self,
+        store: str,
+        name: str | None,
+        make: Callable[[Callable[[Any, Any, Any], Any]], Processor],
+    ) -> tuple[str, list[str], list[Any]]:
+        """Add an aggregation for each member; return the last node, all names, all processors."""
+        graph = self._members[0][0].graph
+        sources = [grouped.source_of(store) for grouped, _ in self._members]
+        graph.topology.joined.append(tuple(sources))
+        names, processors = [], []
+        for number, (_, aggregator) in enumerate(self._members):
+            names.append(graph.suffixed(name, f"-cogroup-agg-{number}", _COGROUP))
+            processors.append(make(aggregator))
+            graph.add(names[-1], processors[-1], sources[number])
+        merge = graph.suffixed(name, "-cogroup-merge", _MERGE)
+        graph.add(merge, PassThrough(), *names)
+        return merge, names, processors
+
+    def table(
+        self,
+        output: Typed,
+        view: TableView,
+        spec: StoreSpec,
+        processors: list[Any],
+        close_after_ms: int | None = None,
+    ) -> KTable:
+        """Return the table of an aggregation."""
+
+        def send_old_values(_: bool) -> bool:  # noqa: FBT001 - a callback
+            for one in processors:
+                one.sends_old_values = True
+            return True
+
+        rows = Rows(
+            lambda: view,
+            send_old_values,
+            spec.name,
+            close_after_ms,
+            is_versioned=is_versioned(spec),
+        )
+        return KTable(self.graph, output, rows)
+
+    @property
+    def graph(self) -> Any:
+        """The graph that the streams belong to."""
+        return self._members[0][0].graph
+
+    @property
+    def key_serde(self) -> Any:
+        """The serde of the keys."""
+        return self._members[0][0].key_serde
+
+
+class WindowedCogroupedKStream:
+    """Grouped streams in windows or sessions."""
+
+    def __init__(
+        self, cogrouped: CogroupedKStream, windows: TimeWindows | SlidingWindows | SessionWindows
+    ) -> None:
+        self._cogrouped = cogrouped
+        self._windowing = Windowing(windows, EmitStrategy.on_window_update())
+
+    def aggregate(
+        self,
+        initializer: Callable[[], Any],
+        merger: Callable[[Any, Any, Any], Any] | None = None,
+        materialized: Materialized | None = None,
+        *,
+        name: str | None = None,
+    ) -> KTable:
+        """Aggregate the values of each key and window; sessions need a merger."""
+        given = materialized or Materialized()
+        cogrouped, windowing = self._cogrouped, self._windowing
+        graph = cogrouped.graph
+        store = given.name or graph.store_name(_COGROUP)
+        key = given.key or cogrouped.key_serde
+        value = given.value or graph.config.default_value_serde
+        merge, names, processors = cogrouped.add_nodes(
+            store,
+            name,
+            lambda aggregator: windowing.processor(store, initializer, aggregator, merger),
+        )
+        spec = graph.supplied(windowing.store(store, given, key, value), given.store_type)
+        graph.add_store(spec, *names)
+        output = Typed(merge, windowing.key_serde(key), value)
+        view = windowing.view(store)
+        return cogrouped.table(output, view, spec, processors, windowing.close_after_ms)

@@ -9,13 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.streams.columns.expression import is_column
 from ottla.streams.columns.operators import ColumnOperator, Step, TypedInput
+from ottla.streams.data.serdes import Serdes, has_columns
 from ottla.streams.dsl.branched import BranchedKStream
 from ottla.streams.dsl.graph import Graph, Part, Typed, with_key
 from ottla.streams.dsl.grouped import KGroupedStream
-from ottla.streams.dsl.stream_join import join_streams
+from ottla.streams.dsl.joins import join_streams
+from ottla.streams.dsl.settings import (
+    Grouped,
+    Joined,
+    Materialized,
+    Printed,
+    Produced,
+    Repartitioned,
+    StreamJoined,
+)
 from ottla.streams.dsl.table import GlobalKTable, KTable, source_table, table_store
 from ottla.streams.errors import TopologyException
-from ottla.streams.processor import Processor
+from ottla.streams.processors.joins import StreamTableJoin, WaitingStreamTableJoin
+from ottla.streams.processors.processor import Processor
 from ottla.streams.processors.stateless import (
     Filter,
     FlatMap,
@@ -27,28 +38,16 @@ from ottla.streams.processors.stateless import (
     printing,
 )
 from ottla.streams.processors.suppress import buffer_serde
-from ottla.streams.processors.table_joins import StreamTableJoin, WaitingStreamTableJoin
-from ottla.streams.processors.tables import StoreView
-from ottla.streams.processors.transform import FixedKeySupplier
-from ottla.streams.serdes import Serdes, has_columns
-from ottla.streams.settings import (
-    Grouped,
-    Joined,
-    Materialized,
-    Printed,
-    Produced,
-    Repartitioned,
-    StreamJoined,
-)
+from ottla.streams.processors.tables import FixedKeySupplier, StoreView
 from ottla.streams.stores.specs import StoreSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ottla.streams.columns.expression import Columns
+    from ottla.streams.data.serdes import Serde
+    from ottla.streams.data.windows import JoinWindows
     from ottla.streams.processors.tables import TableView
-    from ottla.streams.serdes import Serde
-    from ottla.streams.windows import JoinWindows
 
 
 class KStream(Part):

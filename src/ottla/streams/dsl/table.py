@@ -10,11 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ottla.streams.data.serdes import Serdes
 from ottla.streams.dsl.graph import Graph, Part, Typed, with_key
+from ottla.streams.dsl.settings import Grouped, Materialized, Suppressed, TableJoined
 from ottla.streams.errors import TopologyException
+from ottla.streams.processors.joins import JoinedView, JoinMerge, TableJoin
 from ottla.streams.processors.stateless import TableToStream
 from ottla.streams.processors.suppress import Suppress, SuppressedView, buffer_serde
-from ottla.streams.processors.table_joins import JoinedView, JoinMerge, TableJoin
 from ottla.streams.processors.tables import (
     ComputedView,
     StoreView,
@@ -22,22 +24,21 @@ from ottla.streams.processors.tables import (
     TableMap,
     TableProcessor,
     TableSource,
+    TableTransform,
+    TransformedView,
     filtering,
     mapping,
 )
-from ottla.streams.processors.transform import TableTransform, TransformedView
-from ottla.streams.serdes import Serdes
-from ottla.streams.settings import Grouped, Materialized, Suppressed, TableJoined
 from ottla.streams.stores.specs import StoreSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ottla.streams.data.serdes import Serde
     from ottla.streams.dsl.grouped import KGroupedTable
     from ottla.streams.dsl.stream import KStream
-    from ottla.streams.processor import ValueTransformer
+    from ottla.streams.processors.processor import ValueTransformer
     from ottla.streams.processors.tables import TableView
-    from ottla.streams.serdes import Serde
 
 
 _TRANSFORM: Final = "KTABLE-TRANSFORMVALUES-"
@@ -262,7 +263,7 @@ class KTable(Part):
         materialized: Materialized | None = None,
         table_joined: TableJoined | None = None,
     ) -> KTable:
-        from ottla.streams.dsl.foreign_key_join import join_by_foreign_key
+        from ottla.streams.dsl.joins import join_by_foreign_key
 
         other.send_old_values()
         self.send_old_values()

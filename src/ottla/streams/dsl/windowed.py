@@ -8,26 +8,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ottla.streams.columns.aggregates import ColumnAggregate
+from ottla.streams.columns.expression import ColumnAggregate
+from ottla.streams.data.serdes import Serde, Serdes
+from ottla.streams.data.windows import EmitStrategy, SessionWindows, SlidingWindows
 from ottla.streams.dsl.graph import Part, Typed
+from ottla.streams.dsl.settings import Materialized, with_value
 from ottla.streams.dsl.table import KTable, stored_table
 from ottla.streams.errors import TopologyException
-from ottla.streams.processors.aggregates import reducing
-from ottla.streams.processors.folds import COUNT
-from ottla.streams.processors.sessions import SessionAggregate
-from ottla.streams.processors.sliding import SlidingWindowAggregate
+from ottla.streams.processors.aggregates import COUNT, reducing
 from ottla.streams.processors.tables import SessionStoreView, WindowStoreView
-from ottla.streams.processors.time_windows import TimeWindowAggregate
-from ottla.streams.serdes import Serde, Serdes
-from ottla.streams.settings import Materialized, with_value
+from ottla.streams.processors.windowed import (
+    SessionAggregate,
+    SlidingWindowAggregate,
+    TimeWindowAggregate,
+)
 from ottla.streams.stores.specs import StoreSpec
-from ottla.streams.windows import EmitStrategy, SessionWindows, SlidingWindows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ottla.streams.processor import Processor
-    from ottla.streams.windows import TimeWindows, UnlimitedWindows
+    from ottla.streams.data.windows import TimeWindows, UnlimitedWindows
+    from ottla.streams.processors.processor import Processor
 
 _AGGREGATE, _REDUCE = "KSTREAM-AGGREGATE-", "KSTREAM-REDUCE-"
 

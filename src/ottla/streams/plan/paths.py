@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.streams.columns.operators import ColumnOperator, TypedInput
 from ottla.streams.config import log_and_continue, log_and_fail
+from ottla.streams.data.serdes import Serde, has_columns, takes_columns
 from ottla.streams.errors import TopologyException
 from ottla.streams.processors.stateless import Branch, Filter, PassThrough
-from ottla.streams.serdes import Serde, has_columns, takes_columns
-from ottla.streams.topology import ProcessorNode, SinkNode, SourceNode
+from ottla.streams.topology.topology import ProcessorNode, SinkNode, SourceNode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from collections.abc import Set as AbstractSet
 
     from ottla.streams.config import StreamsConfig
-    from ottla.streams.topology import Node, SubTopology, Topology
+    from ottla.streams.topology.topology import Node, SubTopology, Topology
 
 Edge = tuple[str, str]
 """The names of a node and one of its successors."""

@@ -14,16 +14,16 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.formats.primitives import Packing
-from ottla.streams.processor import Processor
+from ottla.streams.data.serdes import Serde
+from ottla.streams.processors.processor import Processor
 from ottla.streams.processors.tables import OUT_OF_ORDER
-from ottla.streams.serdes import Serde
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ottla.streams.processor import ProcessorContext
+    from ottla.streams.data.records import Change, Record
+    from ottla.streams.processors.processor import ProcessorContext
     from ottla.streams.processors.tables import TableView
-    from ottla.streams.records import Change, Record
 
 _HASH_SIZE: Final = 16
 _HEAD = Packing(">Bi?")

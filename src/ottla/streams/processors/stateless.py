@@ -10,13 +10,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ottla.streams.processor import Processor
-from ottla.streams.records import Record
+from ottla.streams.data.records import Record
+from ottla.streams.processors.processor import Processor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ottla.streams.settings import Printed
+    from ottla.streams.dsl.settings import Printed
 
 
 class Filter(Processor):

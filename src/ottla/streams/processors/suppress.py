@@ -12,16 +12,16 @@ import heapq
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.formats.primitives import Packing
+from ottla.streams.data.records import Change, Header, Record, ValueAndTimestamp
+from ottla.streams.data.serdes import Serde
 from ottla.streams.errors import StreamsException
-from ottla.streams.processor import Processor
-from ottla.streams.records import Change, Header, Record, ValueAndTimestamp
-from ottla.streams.serdes import Serde
+from ottla.streams.processors.processor import Processor
 from ottla.streams.stores.backend import pack_entries, unpack_entries
 
 if TYPE_CHECKING:
-    from ottla.streams.processor import ProcessorContext
+    from ottla.streams.dsl.settings import Suppressed
+    from ottla.streams.processors.processor import ProcessorContext
     from ottla.streams.processors.tables import TableView
-    from ottla.streams.settings import Suppressed
 
     BufferedRow = tuple[int, int, Any, Any, tuple[Header, ...], int]
 

@@ -9,22 +9,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ottla.clients.producer.partitioner import key_hash
 from ottla.streams.errors import StreamsException
-from ottla.streams.partitions import partition_for
-from ottla.streams.patterns import matching
-from ottla.streams.plan.layout import layout
+from ottla.streams.plan.plan import layout
 from ottla.streams.run.checkpoints import check_topology, noted_tasks
 from ottla.streams.stores.key_value import key_bytes
-from ottla.streams.topology import SinkNode
+from ottla.streams.topology.topology import SinkNode, matching
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from ottla.spark.checkpoint import Checkpoint
-    from ottla.streams.plan.layout import Layout
-    from ottla.streams.serdes import Serde
-    from ottla.streams.settings import Partitioner
-    from ottla.streams.topology import SubTopology, Topology
+    from ottla.streams.data.serdes import Serde
+    from ottla.streams.dsl.settings import Partitioner
+    from ottla.streams.plan.plan import Layout
+    from ottla.streams.topology.topology import SubTopology, Topology
     from ottla.types import TopicPartition
 
 _GLOBAL = -1
@@ -92,7 +91,7 @@ class Instance:
         found = None if partitioner is None else partitioner(self._topic_of(part), key, None, count)
         if found is None:
             default = self._topology.stores[store].key or self._topology.config.default_key_serde
-            return KeyQueryMetadata(partition_for(key_bytes(serde or default, key), count))
+            return KeyQueryMetadata(key_hash(key_bytes(serde or default, key)) % count)
         chosen = [found] if isinstance(found, int) else list(found)
         if len(chosen) != 1:
             raise StreamsException(f"a partitioner must choose one partition, not {chosen}")

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ottla.streams.data.records import ValueAndTimestamp, VersionedRecord
 from ottla.streams.errors import StreamsException
-from ottla.streams.records import ValueAndTimestamp, VersionedRecord
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

@@ -9,13 +9,16 @@ of one micro-batch; to serve them at once, write the table to a topic.
 
 from __future__ import annotations
 
-from itertools import chain
+import json
+from itertools import chain, islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.spark.checkpoint import Checkpoint
 from ottla.spark.hadoop_settings import settings_of
+from ottla.streams.data.windows import Windowed
 from ottla.streams.errors import StreamsException
-from ottla.streams.plan.layout import layout
+from ottla.streams.plan.plan import layout
 from ottla.streams.query.state_queries import answer_all
 from ottla.streams.run.checkpoints import check_topology, noted_tasks
 from ottla.streams.stores.backend import MemoryBackend
@@ -27,12 +30,12 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from ottla.streams.plan.layout import Stage
+    from ottla.streams.data.records import VersionedRecord
+    from ottla.streams.data.serdes import Serde
+    from ottla.streams.plan.plan import Stage
     from ottla.streams.query.state_queries import StateQueryRequest, StateQueryResult
-    from ottla.streams.records import VersionedRecord
-    from ottla.streams.serdes import Serde
     from ottla.streams.stores.specs import StoreSpec
-    from ottla.streams.topology import Topology
+    from ottla.streams.topology.topology import Topology
     from ottla.types import TopicPartition
 
 
@@ -238,3 +241,73 @@ def _entries(
     )
     for task, key, value in rows:
         yield task, bytes(key), bytes(value)
+
+
+class StoreSelection(NamedTuple):
+    """Which entries: keys as text (JSON, if they are none), times in ms; None is no limit."""
+
+    key: str | None = None
+    first: str | None = None
+    last: str | None = None
+    prefix: str | None = None
+    first_ms: int | None = None
+    last_ms: int | None = None
+    as_of_ms: int | None = None
+    reverse: bool = False
+    limit: int | None = None
+
+
+def select(store: ReadOnlyStore, serde: Serde, given: StoreSelection) -> Iterator[tuple[Any, Any]]:
+    """Yield the entries by the bytes of their keys, windows and sessions by time first.
+
+    StreamsException for times of a store that has none, and for keys of another type.
+    """
+    _check(store, given)
+    low, high = _data(serde, given.first), _data(serde, given.last)
+    prefix = (given.prefix or "").encode()
+    selected = []
+    for key, value in store.all(given.as_of_ms):
+        own = key.key if isinstance(key, Windowed) else key
+        data = serde.serialize(own) or b""
+        if (
+            (given.key is None or str(own) == given.key)
+            and (low is None or low <= data)
+            and (high is None or data <= high)
+            and data.startswith(prefix)
+            and _is_within(store, key, given)
+        ):
+            is_windowed = isinstance(key, Windowed)
+            order = (key.window.start, data, key.window.end) if is_windowed else (data,)
+            selected.append((order, key, value))
+    selected.sort(key=itemgetter(0), reverse=given.reverse)
+    for _, key, value in islice(selected, given.limit):
+        yield key, value
+
+
+def _check(store: ReadOnlyStore, given: StoreSelection) -> None:
+    has_times = given.first_ms is not None or given.last_ms is not None
+    if has_times and store.kind not in {"window", "session"}:
+        raise StreamsException(f"a {store.kind} store has no windows: leave the times out")
+    if given.as_of_ms is not None and store.kind != "versioned":
+        raise StreamsException(f"a {store.kind} store has no versions: leave --as-of out")
+
+
+def _data(serde: Serde, text: str | None) -> bytes | None:
+    """Return a key's bytes; what is no text is given in JSON."""
+    if text is None or serde.name == "string":
+        return serde.serialize(text)
+    try:
+        return serde.serialize(json.loads(text))
+    except (ValueError, TypeError, OverflowError) as error:
+        raise StreamsException(f"{text!r} is no JSON of a key of serde {serde.name}") from error
+
+
+def _is_within(store: ReadOnlyStore, key: Any, given: StoreSelection) -> bool:
+    """Whether a window starts within the times; a session overlaps them."""
+    if store.kind not in {"window", "session"}:
+        return True
+    start, end = key.window
+    last_start = start if store.kind == "window" else end
+    return (given.first_ms is None or given.first_ms <= last_start) and (
+        given.last_ms is None or start <= given.last_ms
+    )

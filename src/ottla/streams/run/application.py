@@ -21,16 +21,22 @@ from ottla.spark.checkpoint_files import is_local
 from ottla.spark.hadoop_settings import hadoop_settings, of_hadoop, settings_of
 from ottla.spark.options import Options
 from ottla.streams.errors import StreamsException
-from ottla.streams.patterns import subscription
-from ottla.streams.plan.layout import layout
-from ottla.streams.plan.plan import Plan, plan_for
+from ottla.streams.plan.plan import Plan, layout, plan_for
 from ottla.streams.query.instances import Instance
-from ottla.streams.run.checkpoints import check_cluster, check_tasks, check_topology, noted_tasks
+from ottla.streams.run.checkpoints import (
+    Start,
+    check_cluster,
+    check_options,
+    check_tasks,
+    check_topology,
+    listed_offsets,
+    noted_tasks,
+    starting_offsets,
+)
 from ottla.streams.run.lifecycle import ApplicationState, Lifecycle
-from ottla.streams.run.offset_reset import Start, check_options, listed_offsets, starting_offsets
 from ottla.streams.run.progress import Progress, read_progress
 from ottla.streams.run.supervisor import advice
-from ottla.streams.run.topic_counts import TopicCounts
+from ottla.streams.topology.topology import subscription
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -44,13 +50,13 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+    from ottla.streams.data.serdes import Serde
+    from ottla.streams.dsl.settings import Partitioner
     from ottla.streams.query.instances import KeyQueryMetadata, LagInfo, StreamsMetadata
     from ottla.streams.query.state_queries import StateQueryRequest, StateQueryResult
     from ottla.streams.query.stores import ReadOnlyStore
     from ottla.streams.run.lifecycle import StateListener
-    from ottla.streams.serdes import Serde
-    from ottla.streams.settings import Partitioner
-    from ottla.streams.topology import Topology
+    from ottla.streams.topology.topology import Topology
 
 FINISH_S: Final = 600
 POLL_S: Final = 1
@@ -346,6 +352,7 @@ class Streams:
 
     def _planned(self, *, available_now: bool) -> tuple[Plan, Checkpoint, DataStreamWriter]:
         from ottla.streams.run.data_frames import compile_plan
+        from ottla.streams.run.spark_tasks import TopicCounts
 
         layout(self.topology)  # an invalid topology is refused before anything is asked
         check_options(self.topology, self._given)

@@ -8,7 +8,10 @@ together and in order, so that stream time, late records and stores mean what th
 
 from __future__ import annotations
 
+import heapq
 import json
+import math
+import time
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
@@ -18,24 +21,79 @@ import xxhash
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
+from ottla.spark.cluster import open_cluster
+from ottla.spark.options import Options
 from ottla.spark.worker_memory import note_use
-from ottla.streams.columns.combined_inputs import combined_inputs
-from ottla.streams.plan.layout import DIGEST, FIELDS
-from ottla.streams.records import RawRecord, TaskId
-from ottla.streams.run.batches import in_order
+from ottla.streams.columns.combining import combined_inputs
+from ottla.streams.data.records import RawRecord, TaskId
+from ottla.streams.plan.plan import DIGEST, FIELDS
 from ottla.streams.run.task import MEMORY, Task, TaskEnvironment, TypedEntry, unknown_count
 from ottla.streams.stores.backend import MemoryBackend, OrderedKeys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
     from ottla.streams.columns.combining import Input
     from ottla.streams.columns.operators import TypedInput
     from ottla.streams.config import StreamsConfig
-    from ottla.streams.plan.layout import Stage
     from ottla.streams.plan.paths import Edge
-    from ottla.streams.plan.plan import Plan
+    from ottla.streams.plan.plan import Plan, Stage
     from ottla.streams.stores.backend import Backend
+
+
+def in_order(
+    records: Iterable[tuple[int, RawRecord]], global_topics: Container[str]
+) -> Iterator[RawRecord]:
+    """Yield records with their origins: of all queues' heads the one with the lowest timestamp.
+
+    A queue is what came from one partition, in the order of its offsets. Global topics come first.
+    """
+    queues: dict[tuple[str, int], list[RawRecord]] = {}
+    for origin, record in records:
+        queues.setdefault((record.topic, origin), []).append(record)
+    heads = []
+    for name, queue in sorted(queues.items()):
+        queue.sort(key=lambda record: record.offset)
+        if name[0] in global_topics:
+            yield from queue
+        else:
+            heads.append((queue[0].timestamp, name, 0))
+    heapq.heapify(heads)
+    while heads:
+        _, name, number = heapq.heappop(heads)
+        queue = queues[name]
+        yield queue[number]
+        if number + 1 < len(queue):
+            heapq.heappush(heads, (queue[number + 1].timestamp, name, number + 1))
+
+
+KNOWN_S: Final = 300.0
+"""For how long a number is taken as it was found: `metadata.max.age.ms`."""
+_known: dict[tuple[str, str], tuple[int, float]] = {}
+"""Numbers by the brokers' addresses and the topic, and when they were found: a worker lasts over
+many micro-batches."""
+
+
+class TopicCounts:
+    """Finds the number of partitions of a topic; it goes to the workers with the work of stages."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        """Take the options of the source and the sink."""
+        self._config = Options(options).connection_config()
+
+    def __call__(self, topic: str) -> int:
+        """Return the number; KafkaError where there is no such topic, or no answer."""
+        place = (self._config["bootstrap.servers"], topic)
+        count, found_s = _known.get(place, (0, -math.inf))
+        if time.monotonic() - found_s > KNOWN_S:
+            count = self._asked(topic)
+            _known[place] = count, time.monotonic()
+        return count
+
+    def _asked(self, topic: str) -> int:
+        with open_cluster(self._config) as cluster:
+            return len(cluster.named_topics([topic])[topic].leaders)
+
 
 BATCH_TIME: Final = "batch_time"
 """The column of the time of the micro-batch, which Spark keeps in its checkpoint: repeated, a

@@ -14,29 +14,28 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.streams.dead_letters import handled
+from ottla.clients.producer.partitioner import key_hash
+from ottla.streams.config import handled
+from ottla.streams.data.records import RawRecord, Record, RecordContext, RecordMetadata, TaskId
+from ottla.streams.data.windows import Windowed
 from ottla.streams.errors import (
     FailedProcessingException,
     SerializationException,
     StreamsException,
 )
-from ottla.streams.partitions import partition_for
-from ottla.streams.patterns import matching
-from ottla.streams.processor import Processor, PunctuationType
-from ottla.streams.records import RawRecord, Record, RecordContext, RecordMetadata, TaskId
+from ottla.streams.processors.processor import Processor, PunctuationType
 from ottla.streams.stores.opening import open_store
-from ottla.streams.topology import Node, ProcessorNode, SinkNode, SourceNode
-from ottla.streams.windows import Windowed
+from ottla.streams.topology.topology import Node, ProcessorNode, SinkNode, SourceNode, matching
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from ottla.streams.columns.operators import TypedInput
     from ottla.streams.config import ErrorContext, Response, StreamsConfig
+    from ottla.streams.data.serdes import Serde
     from ottla.streams.plan.paths import Edge
-    from ottla.streams.serdes import Serde
     from ottla.streams.stores.backend import Backend
-    from ottla.streams.topology import Topology
+    from ottla.streams.topology.topology import Topology
 
 log = logging.getLogger("ottla.streams")
 _CANCELLED = -2
@@ -466,7 +465,7 @@ class Task:
             # as Kafka: all windows of a key lie in its partition
             width = 8 if (node.key is None or node.key.name.startswith("time")) else 16
             key = key[:-width]
-        return (None if key is None else partition_for(key, count),)
+        return (None if key is None else key_hash(key) % count,)
 
     def _handle(
         self,

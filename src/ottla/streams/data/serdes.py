@@ -9,15 +9,16 @@ from __future__ import annotations
 import json
 import struct
 from dataclasses import asdict, dataclass, is_dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from ottla.formats.primitives import NUMBERS, Packing, write_json
+from ottla.streams.data.windows import Window, Windowed
 from ottla.streams.errors import SerializationException
-from ottla.streams.windows import Window, Windowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
+
 
 LONG = Packing(">q")
 
@@ -124,7 +125,6 @@ class Serdes:
         one of the former schemas, by id, is read with it and resolved to this one.
         """
         from ottla.formats.avro import AvroCodec
-        from ottla.streams.columns.schema_types import avro_type
 
         codec = AvroCodec(schema, schema_id, former or {})
         text = avro_type(codec.document)
@@ -141,7 +141,6 @@ class Serdes:
         versions of the class are read, too.
         """
         from ottla.formats.protobuf import ProtobufCodec
-        from ottla.streams.columns.schema_types import protobuf_type
 
         codec = ProtobufCodec(kind, schema_id, former_ids)
         text = protobuf_type(kind.DESCRIPTOR)
@@ -225,3 +224,69 @@ def _windowed(name: str, key: Serde, end_of: Callable[[int], int] | None) -> Ser
         return Windowed(key.deserialize(data[:-16]), Window(start, end))
 
     return Serde(f"{name} {key.name}", write, read)
+
+
+_AVRO: Final = {
+    "string": "STRING",
+    "enum": "STRING",
+    "int": "INT",
+    "long": "BIGINT",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "boolean": "BOOLEAN",
+}
+_PROTOBUF: Final = {
+    "CPPTYPE_INT32": "INT",
+    "CPPTYPE_UINT32": "BIGINT",
+    "CPPTYPE_FLOAT": "FLOAT",
+    "CPPTYPE_DOUBLE": "DOUBLE",
+    "CPPTYPE_BOOL": "BOOLEAN",
+    "CPPTYPE_STRING": "STRING",
+    "CPPTYPE_ENUM": "STRING",
+    "CPPTYPE_INT64": "BIGINT",
+}
+
+
+def avro_type(schema: Any) -> str | None:
+    """Return Spark's text of a schema's type; None for types that JSON does not carry."""
+    if isinstance(schema, list):
+        kinds = [one for one in schema if one != "null"]
+        return avro_type(kinds[0]) if len(kinds) == 1 else None
+    if isinstance(schema, str):
+        return _AVRO.get(schema)
+    return None if "logicalType" in schema else _avro_complex_type(schema)
+
+
+def _avro_complex_type(schema: dict[str, Any]) -> str | None:
+    kind = schema["type"]
+    if kind == "record":
+        fields = [(one["name"], avro_type(one["type"])) for one in schema["fields"]]
+        text = ", ".join(f"`{name}`: {inner}" for name, inner in fields)
+        return None if any(inner is None for _, inner in fields) else f"STRUCT<{text}>"
+    if kind not in ("array", "map"):
+        return avro_type(kind)
+    inner = avro_type(schema["items" if kind == "array" else "values"])
+    opening = "ARRAY<" if kind == "array" else "MAP<STRING, "
+    return None if inner is None else f"{opening}{inner}>"
+
+
+def protobuf_type(descriptor: Any, within: tuple[str, ...] = ()) -> str | None:
+    """Return Spark's text of a message's type; None for types that JSON does not carry."""
+    name = descriptor.full_name
+    if name in within or descriptor.GetOptions().map_entry:
+        return None
+    fields = [(one.name, _protobuf_field_type(one, (*within, name))) for one in descriptor.fields]
+    if not fields or any(text is None for _, text in fields):
+        return None
+    return f"STRUCT<{', '.join(f'`{name}`: {text}' for name, text in fields)}>"
+
+
+def _protobuf_field_type(field: Any, within: tuple[str, ...]) -> str | None:
+    if field.cpp_type == field.CPPTYPE_MESSAGE:
+        text = protobuf_type(field.message_type, within)
+    elif field.type == field.TYPE_BYTES:
+        return None
+    else:
+        names = {getattr(field, name): name for name in _PROTOBUF}
+        text = _PROTOBUF.get(names.get(field.cpp_type, ""))
+    return f"ARRAY<{text}>" if field.is_repeated and text is not None else text

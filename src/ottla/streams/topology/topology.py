@@ -1,6 +1,8 @@
 """A topology as plain data: sources, processors, sinks, stores, and its sub-topologies.
 
-Kafka: org.apache.kafka.streams.Topology, processor.internals.InternalTopologyBuilder.
+Kafka: org.apache.kafka.streams.{Topology, TopologyDescription},
+processor.internals.InternalTopologyBuilder (addSource with a Pattern, sourceTopicPattern). A
+pattern of topics matches whole names, as `re.fullmatch` does.
 """
 
 from __future__ import annotations
@@ -8,20 +10,19 @@ from __future__ import annotations
 import copy
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.streams.config import StreamsConfig
+from ottla.streams.dsl.settings import EARLIEST
 from ottla.streams.errors import TopologyException
-from ottla.streams.patterns import check_no_overlap, check_pattern, matching
-from ottla.streams.processor import Processor
-from ottla.streams.settings import EARLIEST
+from ottla.streams.processors.processor import Processor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
-    from ottla.streams.processor import ProcessorWrapper
-    from ottla.streams.serdes import Serde
-    from ottla.streams.settings import AutoOffsetReset, Partitioner
+    from ottla.streams.data.serdes import Serde
+    from ottla.streams.dsl.settings import AutoOffsetReset, Partitioner
+    from ottla.streams.processors.processor import ProcessorWrapper
     from ottla.streams.stores.specs import StoreSpec
 
 
@@ -108,7 +109,10 @@ class Topology:
 
     def __init__(self, config: StreamsConfig | None = None) -> None:
         self.config = config or StreamsConfig()
-        self._wrapper = self._made_wrapper()
+        self._wrapper: ProcessorWrapper | None = None
+        if self.config.processor_wrapper_class is not None:
+            self._wrapper = self.config.processor_wrapper_class()
+            self._wrapper.configure(self.config.by_name())
         self.nodes: dict[str, Node] = {}
         self.stores: dict[str, StoreSpec] = {}
         self.internal_topics: dict[str, int | None] = {}
@@ -132,7 +136,12 @@ class Topology:
         if len(names) < len(topics):
             raise TypeError(f"a source takes names of topics, or one pattern, not {topics!r}")
         for topic in names:
-            self._check_not_registered(topic)
+            if any(topic in source.topics for source in self.sources()):
+                text = f"Topic {topic} has already been registered by another source."
+                raise TopologyException(text)
+            if any(source.pattern and source.pattern.fullmatch(topic) for source in self.sources()):
+                text = f"Topic {topic} matches a Pattern already registered by another source."
+                raise TopologyException(text)
         return self._add(SourceNode(name, [], names, **options))
 
     def add_processor(
@@ -245,10 +254,26 @@ class Topology:
         return found
 
     def describe(self) -> str:
-        """Return the text form of the topology."""
-        from ottla.streams.description import describe
-
-        return describe(self)
+        """Return the text form of the topology, as Kafka's TopologyDescription has it."""
+        lines = ["Topologies:"]
+        indent = "   "
+        for part in self.sub_topologies():
+            if part.is_global:
+                head = f"Sub-topology: {part.number} for global store (will not generate tasks)"
+                source = part.sources()[0]
+                (processor,) = self.children(source.name)
+                lines += [
+                    indent + head,
+                    f"    Source: {source.name} (topics: {source.topics_text})",
+                    f"      --> {processor.name}",
+                    f"    Processor: {processor.name} (stores: {_stores(processor, set())})",
+                    "      --> none",
+                    f"      <-- {source.name}",
+                ]
+            else:
+                lines += [f"{indent}Sub-topology: {part.number}", *_part(self, part), ""]
+            indent = "  "
+        return "\n".join(lines) + "\n"
 
     def sinks(self) -> list[SinkNode]:
         """Return the nodes that write topics."""
@@ -269,7 +294,16 @@ class Topology:
             for store in getattr(node, "stores", ()):
                 if store not in global_stores:
                     groups.join(by_store.setdefault(store, node.name), node.name)
-        return self._numbered(groups)
+        sources = sorted(source.name for source in self.sources())
+        others = sorted(self.nodes.keys() - set(sources))
+        parts: dict[str, SubTopology] = {}
+        for name in (*sources, *others):
+            root = groups.root(name)
+            if root not in parts:
+                nodes = [node for node in self.nodes.values() if groups.root(node.name) == root]
+                is_global = any(getattr(node, "is_global", False) for node in nodes)
+                parts[root] = SubTopology(len(parts), nodes, is_global)
+        return list(parts.values())
 
     def global_stores(self) -> set[str]:
         """Return the stores that hold a whole topic in every task."""
@@ -290,34 +324,6 @@ class Topology:
         for spec in provided() if callable(provided) else ():
             self.add_state_store(spec, name)
         return self
-
-    def _made_wrapper(self) -> ProcessorWrapper | None:
-        if self.config.processor_wrapper_class is None:
-            return None
-        made = self.config.processor_wrapper_class()
-        made.configure(self.config.by_name())
-        return made
-
-    def _check_not_registered(self, topic: str) -> None:
-        for source in self.sources():
-            if topic in source.topics:
-                text = f"Topic {topic} has already been registered by another source."
-                raise TopologyException(text)
-        if any(one.pattern and one.pattern.fullmatch(topic) for one in self.patterns()):
-            text = f"Topic {topic} matches a Pattern already registered by another source."
-            raise TopologyException(text)
-
-    def _numbered(self, groups: _Groups) -> list[SubTopology]:
-        sources = sorted(one.name for one in self.sources())
-        others = sorted(self.nodes.keys() - set(sources))
-        found: dict[str, SubTopology] = {}
-        for name in (*sources, *others):
-            root = groups.root(name)
-            if root not in found:
-                members = [one for one in self.nodes.values() if groups.root(one.name) == root]
-                is_global = any(getattr(one, "is_global", False) for one in members)
-                found[root] = SubTopology(len(found), members, is_global)
-        return list(found.values())
 
     def _add(self, node: Node) -> Topology:
         if node.name in self.nodes:
@@ -343,3 +349,108 @@ class _Groups:
 
     def join(self, first: str, second: str) -> None:
         self._parents[self.root(first)] = self.root(second)
+
+
+_FLAGS: Final = {"a": re.ASCII, "i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL}
+_GIVEN_WITHIN: Final = re.compile(r"(\(\?[aimsux]+\))+")
+_BACKREFERENCE: Final = re.compile(r"\\[1-9]|\(\?P=|\(\?\(")
+
+
+def check_pattern(pattern: re.Pattern[str]) -> None:
+    """Raise TypeError for a pattern of bytes, TopologyException for one with backreferences."""
+    if not isinstance(pattern.pattern, str):
+        raise TypeError(f"a pattern of topics is text, not {pattern.pattern!r}")
+    if _BACKREFERENCE.search(pattern.pattern):  # the subscription joins patterns: groups move
+        raise TopologyException(f"Pattern {pattern.pattern} has a backreference.")
+
+
+def same_pattern(pattern: re.Pattern[str]) -> tuple[str, int]:
+    """Return what two patterns have in common that are one subscription."""
+    return pattern.pattern, pattern.flags
+
+
+def check_no_overlap(pattern: re.Pattern[str], sources: Iterable[SourceNode]) -> None:
+    """Raise TopologyException for a pattern that matches a topic which another source names.
+
+    A topic that two patterns match is found where it is read, as in Kafka.
+    """
+    if any(pattern.fullmatch(topic) for source in sources for topic in source.topics):
+        raise TopologyException(
+            f"Pattern {pattern.pattern} will match a topic that has already been registered by "
+            "another source."
+        )
+
+
+def matching(topic: str, sources: Sequence[SourceNode]) -> SourceNode | None:
+    """Return the source whose pattern matches a topic; TopologyException for several."""
+    found = [one for one in sources if one.pattern is not None and one.pattern.fullmatch(topic)]
+    if len(found) > 1:
+        first, second = (one.pattern.pattern for one in found[:2] if one.pattern is not None)
+        raise TopologyException(
+            f"Topic {topic} is already matched for another regex pattern {first} and hence cannot "
+            f"be matched to this regex pattern {second} any more."
+        )
+    return found[0] if found else None
+
+
+def subscription(names: Iterable[str], patterns: Iterable[re.Pattern[str]]) -> str:
+    """Return one pattern, as text, of names and patterns; TopologyException if there is none."""
+    text = "|".join([*map(re.escape, names), *map(as_text, patterns)])
+    try:
+        re.compile(text)
+    except re.error as error:  # two groups of one name
+        raise TopologyException(f"the patterns cannot be joined: {error}") from error
+    return text
+
+
+def as_text(pattern: re.Pattern[str]) -> str:
+    """Return a pattern as text with its flags, to be a part of another one."""
+    flags = "".join(letter for letter, flag in _FLAGS.items() if pattern.flags & flag)
+    within = _GIVEN_WITHIN.match(pattern.pattern)
+    text = pattern.pattern[within.end() :] if within else pattern.pattern
+    if pattern.flags & re.VERBOSE:  # its last line may be a comment
+        return f"(?x{flags}:{text}\n)"
+    return f"(?{flags}:{text})"
+
+
+def _part(topology: Topology, part: SubTopology) -> list[str]:
+    sizes = _sizes(topology, part)
+
+    def ordered(names: Iterable[str]) -> list[str]:
+        return sorted(names, key=lambda name: (-sizes[name], name))
+
+    lines = []
+    by_name = {node.name: node for node in part.nodes}
+    for name in ordered(by_name):
+        node = by_name[name]
+        children = ordered(one.name for one in topology.children(name))
+        lines.append(f"    {_headline(node, topology.global_stores())}")
+        if not isinstance(node, SinkNode):
+            lines.append(f"      --> {', '.join(children) or 'none'}")
+        if not isinstance(node, SourceNode):
+            lines.append(f"      <-- {', '.join(ordered(node.parents)) or 'none'}")
+    return lines
+
+
+def _headline(node: Node, hidden: set[str]) -> str:
+    if isinstance(node, SourceNode):
+        return f"Source: {node.name} (topics: {node.topics_text})"
+    if isinstance(node, SinkNode):
+        if isinstance(node.topic, str):
+            return f"Sink: {node.name} (topic: {node.topic})"
+        return f"Sink: {node.name} (extractor class: {node.topic.__qualname__})"
+    return f"Processor: {node.name} (stores: {_stores(node, hidden)})"
+
+
+def _stores(node: Node, hidden: set[str]) -> str:
+    stores = set(node.stores) - hidden if isinstance(node, ProcessorNode) else set()
+    return f"[{', '.join(sorted(stores))}]"
+
+
+def _sizes(topology: Topology, part: SubTopology) -> dict[str, int]:
+    """Return how many nodes are on all ways from each node; predecessors come first in a part."""
+    found: dict[str, int] = {}
+    for node in reversed(part.nodes):
+        children = topology.children(node.name)
+        found[node.name] = 1 + sum(found[child.name] for child in children)
+    return found

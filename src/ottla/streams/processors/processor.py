@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ottla.streams.records import Record, RecordMetadata, TaskId
-    from ottla.streams.serdes import Serde
+    from ottla.streams.data.records import Record, RecordMetadata, TaskId
+    from ottla.streams.data.serdes import Serde
     from ottla.streams.stores.specs import StoreSpec
 
 

@@ -11,13 +11,13 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.streams.data.serdes import Serde
+from ottla.streams.data.windows import Duration, milliseconds
 from ottla.streams.errors import TopologyException
-from ottla.streams.serdes import Serde
-from ottla.streams.windows import Duration, milliseconds
 
 if TYPE_CHECKING:
-    from ottla.streams.records import Record
-    from ottla.streams.stores.suppliers import DslStoreSuppliers
+    from ottla.streams.data.records import Record
+    from ottla.streams.stores.specs import DslStoreSuppliers
 
 
 class _Given:

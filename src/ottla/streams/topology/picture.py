@@ -8,12 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 from xml.sax.saxutils import escape
 
-from ottla.streams.topology import ProcessorNode, SinkNode, SourceNode
+from ottla.streams.topology.topology import ProcessorNode, SinkNode, SourceNode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ottla.streams.topology import Node, SubTopology, Topology
+    from ottla.streams.topology.topology import Node, SubTopology, Topology
+
 
 _GAP: Final = 30
 _MARGIN: Final = 8
