@@ -36,6 +36,8 @@ EXCEPTIONS = {
     ),
     "remote.log.metadata.manager.impl.prefix",  # hides the secrets of plug-ins
     "remote.log.storage.manager.impl.prefix",
+    "remote.log.metadata.manager.class.name",
+    "remote.log.storage.manager.class.name",
 }
 """They are read though a pattern of the table has them."""
 

@@ -19,6 +19,11 @@ WRAPPED = "Invalid value org.apache.kafka.common.config.ConfigException: "
             f"{WRAPPED}Dynamic thread count update validation failed for num",
         ),
         ({"num.io.threads": "17"}, f"{WRAPPED}Dynamic thread count update validation failed"),
+        ({"remote.log.reader.threads": "21"}, f"{WRAPPED}Dynamic thread count update validation"),
+        (
+            {"log.retention.ms": "10", "log.local.retention.ms": "20"},
+            f"{WRAPPED}Invalid value 20 for configuration log.local.retention.ms: Value must not",
+        ),
         ({"log.cleaner.threads": "3"}, f"{WRAPPED}Log cleaner threads cannot be increased"),
         ({"log.cleaner.threads": "0"}, "requirement failed: log.cleaner.threads must be at least"),
         ({"log.retention.ms": "0"}, "requirement failed: log.retention.ms must be unlimited"),

@@ -6,7 +6,13 @@ import pytest
 
 from ottla.config.broker import parse_broker_config
 from ottla.config.problems import ConfigErrors
-from ottla.config.topic import TopicConfig, load_topic_config, parse_topic_config, public_names
+from ottla.config.topic import (
+    TopicConfig,
+    load_topic_config,
+    local_retention_problems,
+    parse_topic_config,
+    public_names,
+)
 from tests.config.test_broker import NODE
 
 BROKER = parse_broker_config(
@@ -79,6 +85,59 @@ def test_what_is_refused(given: dict[str, str], sentences: list[str]) -> None:
     with pytest.raises(ConfigErrors) as caught:
         parse_topic_config(given, BROKER)
     assert [problem.message for problem in caught.value.problems] == sentences
+
+
+TIERED = parse_broker_config({**NODE, "remote.log.storage.system.enable": "true"})
+ENABLED = {"remote.storage.enable": "true"}
+COPY_DISABLED = {**ENABLED, "remote.log.copy.disable": "true", "retention.bytes": "1000"}
+
+
+@pytest.mark.parametrize("policy", ["compact", "compact,delete"])
+def test_compacted_topics_are_not_tiered(policy: str) -> None:
+    """Kafka's text; a topic that deletes or does nothing is accepted."""
+    with pytest.raises(ConfigErrors) as caught:
+        parse_topic_config({**ENABLED, "cleanup.policy": policy}, TIERED)
+    assert str(caught.value) == (
+        "Remote log storage only supports topics with cleanup.policy=delete or cleanup.policy "
+        "being an empty list."
+    )
+    for accepted in ("delete", ""):
+        parse_topic_config({**ENABLED, "cleanup.policy": accepted}, TIERED)
+
+
+@pytest.mark.parametrize("local", ["500", "-2", "1000"])
+def test_without_copies_local_and_whole_retention_are_the_same(local: str) -> None:
+    """Nothing more goes to the tier, so that a lower local limit would lose records."""
+    settings = {**COPY_DISABLED, "local.retention.bytes": local}
+    if local != "500":
+        parse_topic_config(settings, TIERED)
+        return
+    with pytest.raises(ConfigErrors) as caught:
+        parse_topic_config(settings, TIERED)
+    assert str(caught.value) == (
+        "When `remote.log.copy.disable` is set to true, the `local.retention.bytes` and "
+        "`retention.bytes` must be set to the identical value because there will be no more logs "
+        "copied to the remote storage."
+    )
+
+
+@pytest.mark.parametrize("after", [{}, {"remote.storage.enable": "false"}])
+def test_remote_data_is_not_orphaned(after: dict[str, str]) -> None:
+    """A tiered topic is disabled only together with the deletion of its remote data."""
+    with pytest.raises(ConfigErrors, match="disable remote storage without deleting remote data"):
+        parse_topic_config(after, TIERED, ENABLED)
+    parse_topic_config({**after, "remote.log.delete.on.disable": "true"}, TIERED, ENABLED)
+    parse_topic_config(after, TIERED, {"remote.storage.enable": "false"})
+
+
+def test_a_node_of_tiers_keeps_local_segments_no_longer_than_the_log() -> None:
+    """The defaults of topics are checked at the start, by the names of topics as in Kafka."""
+    given = {"log.retention.ms": "1000", "log.local.retention.ms": "2000"}
+    (problem,) = local_retention_problems(parse_broker_config({**NODE, **given}))
+    assert problem.message == (
+        "Invalid value 2000 for configuration local.retention.ms: Value must not be more than "
+        "retention.ms property value: 1000"
+    )
 
 
 def test_stored_settings_never_stop_a_broker() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.config.broker.rules import PLAIN_RULES, broken_rules
 from ottla.config.broker.unsupported import unsupported_settings
+from ottla.config.topic import local_retention_problems
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -20,6 +21,10 @@ _THREADS: Final = (
     "num.replica.fetchers",
     "num.recovery.threads.per.data.dir",
     "background.threads",
+    "remote.log.reader.threads",
+    "remote.log.manager.copier.thread.pool.size",
+    "remote.log.manager.expiration.thread.pool.size",
+    "remote.log.manager.follower.thread.pool.size",
 )
 _CHANGING: Final = ("max.connections", "max.connection.creation.rate", "num.network.threads")
 _CHANGING_PREFIX: Final = "ssl."
@@ -45,6 +50,7 @@ def refusal(static: BrokerConfig, current: BrokerConfig, changes: Mapping[str, s
     reason = (
         _thread_reason(current, proposed)
         or _cleaner_reason(current, proposed)
+        or next((one.message for one in local_retention_problems(proposed, "log.")), None)
         or _listener_reason(current, proposed)
     )
     if reason is not None:

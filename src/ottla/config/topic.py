@@ -90,8 +90,12 @@ def broker_defaults(broker: BrokerConfig) -> dict[str, Any]:
     return values
 
 
-def parse_topic_config(overrides: Mapping[str, str], broker: BrokerConfig) -> TopicConfig:
-    """Apply a topic's own settings to the broker's defaults.
+def parse_topic_config(
+    overrides: Mapping[str, str],
+    broker: BrokerConfig,
+    existing: Mapping[str, str] = MappingProxyType({}),
+) -> TopicConfig:
+    """Apply a topic's own settings to the broker's defaults; existing ones are to be replaced.
 
     Raises ConfigErrors for unknown names, invalid values and contradicting settings.
     """
@@ -99,7 +103,7 @@ def parse_topic_config(overrides: Mapping[str, str], broker: BrokerConfig) -> To
     reading = TopicConfig.definitions.read(overrides)
     problems += reading.problems
     config = TopicConfig({**broker_defaults(broker), **reading.values}, overrides)
-    problems += _contradictions(config, broker)
+    problems += _contradictions(config, broker, existing)
     if problems:
         raise ConfigErrors(problems)
     return config
@@ -130,7 +134,9 @@ def definition_of(name: str) -> Key | None:
     return TopicConfig.keys.get(name)
 
 
-def _contradictions(config: TopicConfig, broker: BrokerConfig) -> Iterator[ConfigProblem]:
+def _contradictions(
+    config: TopicConfig, broker: BrokerConfig, existing: Mapping[str, str]
+) -> Iterator[ConfigProblem]:
     if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
         message = (
             f"conflict topic config setting min.compaction.lag.ms ({config.min_compaction_lag_ms})"
@@ -139,6 +145,18 @@ def _contradictions(config: TopicConfig, broker: BrokerConfig) -> Iterator[Confi
         yield ConfigProblem("min.compaction.lag.ms", str(config.min_compaction_lag_ms), message)
     if config.remote_storage_enable:
         yield from _remote_contradictions(config, broker)
+    elif (
+        existing.get("remote.storage.enable", "").lower() == "true"
+        and not config.remote_log_delete_on_disable
+    ):
+        message = (
+            "It is invalid to disable remote storage without deleting remote data. If you want to "
+            "keep the remote data and turn to read only, please set "
+            "`remote.storage.enable=true,remote.log.copy.disable=true`. If you want to disable "
+            "remote storage and delete all remote data, please set "
+            "`remote.storage.enable=false,remote.log.delete.on.disable=true`."
+        )
+        yield ConfigProblem("remote.storage.enable", "false", message)
 
 
 def _remote_contradictions(config: TopicConfig, broker: BrokerConfig) -> Iterator[ConfigProblem]:
@@ -154,13 +172,38 @@ def _remote_contradictions(config: TopicConfig, broker: BrokerConfig) -> Iterato
             "cleanup.policy being an empty list."
         )
         yield ConfigProblem("cleanup.policy", config.text("cleanup.policy"), message)
-    yield from _local_retention("retention.bytes", config)
-    yield from _local_retention("retention.ms", config)
+    retentions = [
+        (name, f"local.{name}", config.value(name), config.value(f"local.{name}"))
+        for name in ("retention.bytes", "retention.ms")
+    ]
+    for retention in retentions:
+        yield from _local_retention(*retention)
+    if config.remote_log_copy_disable:
+        for name, local_name, whole, local in retentions:
+            if local not in (-2, whole):
+                message = (
+                    f"When `remote.log.copy.disable` is set to true, the `{local_name}` and "
+                    f"`{name}` must be set to the identical value because there will be no more "
+                    "logs copied to the remote storage."
+                )
+                yield ConfigProblem(local_name, str(local), message)
 
 
-def _local_retention(name: str, config: TopicConfig) -> Iterator[ConfigProblem]:
-    local_name = f"local.{name}"
-    local, whole = config.value(local_name), config.value(name)
+def local_retention_problems(broker: BrokerConfig, prefix: str = "") -> Iterator[ConfigProblem]:
+    """Yield a problem for each default by which local segments are kept longer than the log.
+
+    Kafka's text has the names of topics at the start, with a prefix those of brokers.
+    """
+    for unit, whole, local in (
+        ("ms", broker.retention_time_ms, broker.log_local_retention_ms),
+        ("bytes", broker.log_retention_bytes, broker.log_local_retention_bytes),
+    ):
+        yield from _local_retention(
+            f"{prefix}retention.{unit}", f"{prefix}local.retention.{unit}", whole, local
+        )
+
+
+def _local_retention(name: str, local_name: str, whole: int, local: int) -> Iterator[ConfigProblem]:
     if whole == -1 or local == -2:
         return
     reason = None

@@ -6,6 +6,7 @@ org.apache.kafka.coordinator.group.GroupConfig.validate.
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from ottla.config.dynamic import check_dynamic
@@ -48,8 +49,12 @@ def check_settings(
     *,
     changes: Mapping[str, str | None],
     config: BrokerConfig,
+    existing: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Validate all settings of a resource; KafkaError INVALID_CONFIG or INVALID_REQUEST."""
+    """Validate all settings of a resource against the existing ones that they replace.
+
+    KafkaError INVALID_CONFIG or INVALID_REQUEST.
+    """
     match resource.type:
         case ConfigResourceType.TOPIC:
             if not resource.name:
@@ -57,7 +62,7 @@ def check_settings(
                     ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed."
                 )
             check_topic_name(resource.name)
-            _check_topic(settings, config)
+            _check_topic(settings, config, existing)
         case ConfigResourceType.BROKER:
             _check_broker(resource.name, changes)
         case ConfigResourceType.GROUP:
@@ -66,11 +71,13 @@ def check_settings(
             _check_client_metrics(resource.name, settings)
 
 
-def _check_topic(settings: Mapping[str, str], config: BrokerConfig) -> None:
-    if not settings:
+def _check_topic(
+    settings: Mapping[str, str], config: BrokerConfig, existing: Mapping[str, str]
+) -> None:
+    if not settings and not existing:
         return
     try:
-        parse_topic_config(settings, config)
+        parse_topic_config(settings, config, existing)
     except ConfigErrors as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error.problems[0])) from error
 

@@ -249,7 +249,7 @@ class ConfigControl:
         _check_sizes(changes)
         self._check_min_insync_replicas(resource, changes)
         if resource.type != ConfigResourceType.BROKER:
-            check_settings(resource, new, changes=changes, config=self._config)
+            check_settings(resource, new, changes=changes, config=self._config, existing=old)
             if not exists and resource.name:
                 self._check_exists(resource)
         records: list[MessageAndVersion] = []

@@ -39,6 +39,9 @@ SEGMENT_SUFFIXES: Final = (
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
 
+INDEX_CACHE: Final = "remote-log-index-cache"
+"""A directory in the first log directory."""
+
 METADATA_LOG: Final = f"{METADATA_TOPIC}-0"
 QUORUM_STATE: Final = "quorum-state"
 TRUNCATION_CHECKPOINT: Final = "truncation-offset-checkpoint"
@@ -68,6 +71,7 @@ class Folder(Enum):
     """`topic-N`; also with the suffix of a deleted, future or stray one."""
     METADATA_LOG = METADATA_LOG
     """Has the files of a partition, too."""
+    INDEX_CACHE = INDEX_CACHE
 
 
 class FileKind(NamedTuple):
@@ -90,7 +94,8 @@ class FileKind(NamedTuple):
     def pattern(self) -> str:
         """A regular expression of its names, without the suffixes of unfinished states."""
         name = re.escape(self.name)
-        return re.sub("^N", _OFFSET, name).replace("<epoch>", "[0-9]{10}")
+        name = re.sub("^N", _OFFSET, name).replace("<epoch>", "[0-9]{10}")
+        return name.replace("<offset>", "[0-9]+").replace("<segment>", "[A-Za-z0-9_-]{22}")
 
 
 def _checkpoint(name: str, owner: str, content: str, if_lost: str) -> FileKind:
@@ -232,6 +237,21 @@ FILES: Final = (
         "none is under way",
         (TEMPORARY_SUFFIX,),
         is_kafkas=False,
+    ),
+    *(
+        FileKind(
+            Folder.INDEX_CACHE,
+            f"<offset>_<segment>{suffix}",
+            "storage/remote/index_cache.py",
+            f"copy of an index of a segment in remote storage: {content}",
+            "fetched again",
+            (DELETED_SUFFIX, TEMPORARY_SUFFIX),
+        )
+        for suffix, content in (
+            (INDEX_SUFFIX, "positions"),
+            (TIME_INDEX_SUFFIX, "timestamps"),
+            (TRANSACTION_INDEX_SUFFIX, "aborted transactions, often none"),
+        )
     ),
 )
 

@@ -15,7 +15,9 @@ from ottla.server.node import plugins
 from ottla.server.node.plugins import PluginError, load_class, plugin_problems
 from ottla.server.node.settings import node_settings
 from ottla.server.system.ports import PortTaken
+from ottla.storage.remote.managers.directory import DirectoryStorage
 from ottla.testing.cluster import Cluster
+from ottla.testing.disk import SimulatedDisk
 from tests.controller.harness import PROPERTIES, topic
 from tests.server.node.policies import NoForbiddenTopics
 from tests.server.node.receivers import Receiver
@@ -85,6 +87,53 @@ def test_a_package_can_stand_for_a_java_class(monkeypatch: pytest.MonkeyPatch) -
     assert load_class("org.acme.TopicPolicy") is NoForbiddenTopics
     config = parse_broker_config({**PROPERTIES, **dict.fromkeys(POLICIES, "org.acme.TopicPolicy")})
     assert not list(plugin_problems(config))
+
+
+TIERS = {
+    "remote.log.storage.system.enable": "true",
+    "rsm.config.dir": "/tier",
+    "rsm.config.other": "5",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("io.aiven.kafka.tieredstorage.RemoteStorageManager", "cannot be loaded"),
+        (TOPICS, "it lacks: copy_segment, read_segment, read_index, delete_segment"),
+        ("", "tiered storage needs the class of a storage manager"),
+    ],
+)
+def test_a_storage_manager_without_counterpart_is_refused_by_name(name: str, text: str) -> None:
+    """Another Java class may have another layout; without tiered storage none is loaded."""
+    given = {plugins.STORAGE_MANAGER: name} if name else {}
+    (found,) = plugin_problems(parse_broker_config({**PROPERTIES, **TIERS, **given}))
+    assert found.message.startswith(f"{plugins.STORAGE_MANAGER}: ")
+    assert text in found.message
+    assert not list(plugin_problems(parse_broker_config({**PROPERTIES, **given})))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "directory",
+        "ottla.storage.remote.managers.directory.DirectoryStorage",
+        "org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
+    ],
+)
+def test_storage_managers_are_known_by_several_names(name: str) -> None:
+    """A short name, the dotted path, and Kafka's class with the same layout."""
+    disk = SimulatedDisk()
+    config = parse_broker_config({**PROPERTIES, **TIERS, plugins.STORAGE_MANAGER: name})
+    assert not list(plugin_problems(config))
+
+    def opened(path: str) -> SimulatedDisk:
+        assert path == "/tier"
+        return disk
+
+    assert isinstance(plugins.load_storage_manager(config, opened, "cluster"), DirectoryStorage)
+    with pytest.raises(PluginError, match="remote storage of cluster cluster, not of other"):
+        plugins.load_storage_manager(config, opened, "other")
 
 
 def test_kafkas_own_reporter_needs_nothing() -> None:

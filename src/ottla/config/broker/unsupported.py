@@ -42,6 +42,14 @@ REFUSALS: tuple[Refusal, ...] = (
         _set("remote.log.storage.system.enable"),
         "tiered storage",
     ),
+    Refusal(
+        "remote.log.metadata.manager.class.name",
+        lambda config: (
+            config.remote_log_storage_system_enable
+            and _set("remote.log.metadata.manager.class.name")(config)
+        ),
+        "another store of remote segments' metadata than Kafka's topic",
+    ),
     Refusal("client.quota.callback.class", _set("client.quota.callback.class"), "quota plug-ins"),
     Refusal(
         "replica.selector.class",

@@ -20,23 +20,46 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.config.problems import ConfigProblem
 from ottla.controller.policies import Policies
 from ottla.network.token_retrieval import RETRIEVER, VALIDATOR
+from ottla.storage.remote.managers.directory import DirectoryStorage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from ottla.config.broker import BrokerConfig
+    from ottla.storage.directory import Directory
+    from ottla.storage.remote.storage_manager import RemoteStorageManager
 
 CREATE_TOPIC_POLICY: Final = "create.topic.policy.class.name"
 ALTER_CONFIG_POLICY: Final = "alter.config.policy.class.name"
 METRIC_REPORTERS: Final = "metric.reporters"
+STORAGE_MANAGER: Final = "remote.log.storage.manager.class.name"
 JAVA_CLASSES_GROUP: Final = "ottla.java_classes"
 PLUGINS_GROUP: Final = "ottla.plugins"
+STORAGE_GROUP: Final = "ottla.storage"
+"""Storage managers of installed packages, by short names or by Java classes they replace."""
 JAVA_BUILT_IN: Final[Mapping[str, str]] = {
     "org.apache.kafka.common.metrics.JmxReporter": "the endpoint of metrics.listener",
     "io.strimzi.kafka.metrics.prometheus.ServerKafkaMetricsReporter": "metrics.names=reporter",
     "io.strimzi.kafka.metrics.prometheus.ServerYammerMetricsReporter": "metrics.names=reporter",
 }
 """Java plug-ins whose function is built in, each with the setting that enables it."""
+_STORAGE_MANAGERS: Final = "ottla.storage.remote.managers."
+SHIPPED_STORAGE: Final[Mapping[str, str]] = {
+    "directory": f"{_STORAGE_MANAGERS}directory.DirectoryStorage",
+    "object-store": f"{_STORAGE_MANAGERS}object_store.ObjectStorage",
+    "org.apache.kafka.server.log.remote.storage.LocalTieredStorage": (
+        f"{_STORAGE_MANAGERS}directory.DirectoryStorage"
+    ),
+}
+"""Storage managers of Ottla by their names; Kafka's has the layout of the directory."""
+STORAGE_METHODS: Final = (
+    "configure",
+    "copy_segment",
+    "read_segment",
+    "read_index",
+    "delete_segment",
+    "close",
+)
 _KAFKA_PACKAGE: Final = "org.apache.kafka."
 _SECURITY: Final = (
     ("principal.builder.class", ("configure", "build")),
@@ -118,6 +141,44 @@ def load_plugin(name: str, methods: tuple[str, ...], settings: Mapping[str, Any]
     return plugin
 
 
+def load_storage_class(name: str) -> type[Any]:
+    """Return the class of a storage manager by short name, Java name or dotted path; PluginError.
+
+    A Java name without a counterpart is refused: its objects may have another layout.
+    """
+    if not name:
+        raise PluginError("tiered storage needs the class of a storage manager")
+    named = {
+        entry.name: entry.value.replace(":", ".") for entry in entry_points(group=STORAGE_GROUP)
+    }
+    return load_class(SHIPPED_STORAGE.get(name) or named.get(name, name), STORAGE_METHODS)
+
+
+def load_storage_manager(
+    config: BrokerConfig, open_directory: Callable[[str], Directory], cluster_id: str
+) -> RemoteStorageManager:
+    """Return the configured storage manager; PluginError when it cannot be made.
+
+    Blocks: it may reach for a server.
+    """
+    name = config.remote_log_storage_manager_class_name or ""
+    made = load_storage_class(name)
+    prefix = config.remote_log_storage_manager_impl_prefix
+    own = {
+        key.removeprefix(prefix): str(value)
+        for key, value in config.given.items()
+        if key.startswith(prefix)
+    }
+    try:
+        manager: RemoteStorageManager = (
+            made(open_directory) if issubclass(made, DirectoryStorage) else made()
+        )
+        manager.configure({**own, "broker.id": str(config.node_id), "cluster.id": cluster_id})
+    except Exception as error:
+        raise PluginError(f"{name} cannot be configured: {error}") from error
+    return manager
+
+
 def load_policies(config: BrokerConfig) -> Policies:
     """Return the policies of both settings; PluginError closes the one already created."""
     policies = Policies(_load_policy(config, CREATE_TOPIC_POLICY))
@@ -172,8 +233,13 @@ def plugin_problems(config: BrokerConfig) -> Iterator[ConfigProblem]:
         if name and name not in JAVA_BUILT_IN
     ]
     named += _named_by_file(config)
+    if config.remote_log_storage_system_enable:
+        named.append((STORAGE_MANAGER, config.remote_log_storage_manager_class_name or "", ()))
     for setting, name, methods in named:
         try:
-            load_class(name, methods)
+            if setting == STORAGE_MANAGER:
+                load_storage_class(name)
+            else:
+                load_class(name, methods)
         except PluginError as error:
             yield ConfigProblem(setting, name, f"{setting}: {error}")

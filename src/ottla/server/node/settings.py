@@ -17,7 +17,7 @@ from ottla.config.own import OwnSettings
 from ottla.config.problems import ConfigErrors, ConfigProblem
 from ottla.config.properties import read_properties
 from ottla.config.providers import resolve
-from ottla.config.topic import BROKER_SYNONYMS
+from ottla.config.topic import BROKER_SYNONYMS, local_retention_problems
 from ottla.security.jaas import SERVER, entries_by_mechanism, login_file_path
 from ottla.server.node.authorization import authorizer_problems
 from ottla.server.node.listener_security import JAAS
@@ -214,6 +214,7 @@ def _parse(given: dict[str, str]) -> tuple[BrokerConfig, list[ConfigProblem]]:
         return config, [*error.problems, *listener_problems(given)]
     return config, [
         *unsupported_settings(config),
+        *(local_retention_problems(config) if config.remote_log_storage_system_enable else ()),
         *listener_problems(given),
         *plugin_problems(config),
         *security_problems(config),
