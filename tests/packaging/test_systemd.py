@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ottla.server.system.process import notify
+from tests.ports import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,10 +63,11 @@ def test_a_node_says_when_it_serves_and_when_it_stops(
     """With the settings of the package, in directories of the test: ready, stopping, status 0."""
     text = (FILES / "server.properties").read_text(encoding="utf-8")
     changed = text.replace("/var/lib/ottla", f"{tmp_path}/data")
-    changed = re.sub(r":909\d", ":0", changed.replace("PLAINTEXT://:", "PLAINTEXT://127.0.0.1:"))
+    changed = changed.replace("PLAINTEXT://:9092", "PLAINTEXT://127.0.0.1:0")
+    changed = changed.replace(":9093", f":{free_ports(1)[0]}")
     changed = re.sub(r"^(advertised|metrics)\..*\n", "", changed, flags=re.MULTILINE)
     file = tmp_path / "server.properties"
-    file.write_text(changed.replace("servers=127.0.0.1:0", "servers=127.0.0.1:9093"))
+    file.write_text(changed)
     command = [sys.executable, "-m", "ottla", "server-start", str(file), "--format"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as node:
         states = manager.recv(1000).decode().splitlines()
