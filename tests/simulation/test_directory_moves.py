@@ -28,6 +28,8 @@ from tests.simulation.test_stalls import FileCalls
 from tests.waits import until
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from ottla.purgatory.timing_wheel import TimerTask
     from ottla.replication.directory_move import DirectoryMove
     from ottla.testing.simulation.node import SimulatedNode
@@ -94,13 +96,29 @@ def _has_moved(node: SimulatedNode, path: str) -> bool:
     return _place(node) == _assigned_path(node) == path and _names(node) == ["kept-0"]
 
 
+def _simulate(
+    work: Callable[[SimulatedCluster], Awaitable[None]],
+    seed: int,
+    *,
+    nodes: int = 3,
+    **settings: str,
+) -> None:
+    """Run something on a cluster whose nodes all have the partition."""
+    cluster = SimulatedCluster(seed, nodes=nodes, config={**CONFIG, **settings})
+
+    async def whole() -> None:
+        await cluster.start()
+        await _create(cluster, nodes)
+        await work(cluster)
+        await cluster.stop()
+
+    cluster.run(whole())
+
+
 def test_replicas_move_under_load() -> None:
     """The leader's and a follower's, there and back; nothing is lost, reordered or twice."""
-    cluster = SimulatedCluster(31, config=CONFIG)
 
-    async def work() -> None:
-        await cluster.start()
-        await _create(cluster, 3)
+    async def work(cluster: SimulatedCluster) -> None:
         load = cluster.loop.create_task(_produce(cluster, 0, 400))
         for _ in range(2):
             for node in cluster:
@@ -110,9 +128,8 @@ def test_replicas_move_under_load() -> None:
         await load
         assert await _values(cluster, 400) == [b"%d" % number for number in range(400)]
         await until(lambda: _in_sync(cluster, 3))
-        await cluster.stop()
 
-    cluster.run(work())
+    _simulate(work, 31)
 
 
 def test_the_controller_s_answer_starts_no_second_turn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,23 +205,27 @@ def test_a_move_flushes_nothing_on_the_loop() -> None:
     cluster.run(work())
 
 
-def test_a_read_that_fails_ends_the_move(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also one on the loop; the move is reported as failed, and the next one is not held up."""
-    cluster = SimulatedCluster(42, nodes=1, config=CONFIG)
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [(FileSlice, "read"), (directory_move, "append_copied")],
+    ids=["read", "write"],
+)
+def test_a_disk_that_fails_ends_the_move(
+    owner: Any, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also one on the loop; the move is told as failed, and the next one is not held up."""
 
-    async def work() -> None:
-        await cluster.start()
-        await _create(cluster, 1)
+    async def work(cluster: SimulatedCluster) -> None:
         await _produce(cluster, 0, 10)
         node = cluster[1]
         assert node.node is not None
         moves, target = node.node.broker.moves, _other(_place(node))
 
-        def fail(_slice: FileSlice) -> bytes:
+        def fail(*_: object, **__: object) -> bytes:
             raise OSError(errno.EIO, "the disk fails")
 
-        with monkeypatch.context() as patch:
-            patch.setattr(FileSlice, "read", fail)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(owner, name, fail)
             assert await _move(cluster, node, target) is None
             await until(lambda: moves.failed_count == 1)
         assert len(moves) == 0
@@ -212,32 +233,10 @@ def test_a_read_that_fails_ends_the_move(monkeypatch: pytest.MonkeyPatch) -> Non
         await until(partial(_has_moved, node, target))
         assert await _values(cluster, 10) == [b"%d" % number for number in range(10)]
 
-    cluster.run(work())
-
-
-def test_a_write_that_fails_ends_the_move(caplog: pytest.LogCaptureFixture) -> None:
-    """The line in the log does not call it a read."""
-    cluster = SimulatedCluster(43, nodes=1, config=CONFIG)
-
-    async def work() -> None:
-        await cluster.start()
-        await _create(cluster, 1)
-        await _produce(cluster, 0, 10)
-        node = cluster[1]
-        assert node.node is not None
-        moves = node.node.broker.moves
-
-        def fail(*_: object, **__: object) -> None:
-            raise OSError(errno.EIO, "the disk fails")
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(directory_move, "append_copied", fail)
-            assert await _move(cluster, node, _other(_place(node))) is None
-            await until(lambda: moves.failed_count == 1)
-
-    cluster.run(work())
+    _simulate(work, 42, nodes=1)
     (line,) = [one for one in caplog.messages if "was not moved" in one]
-    assert "a disk failed: [Errno 5] the disk fails" in line
+    if name == "append_copied":  # which is not called a read
+        assert "a disk failed: [Errno 5] the disk fails" in line
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -299,11 +298,8 @@ async def _begin_slowly(cluster: SimulatedCluster, node: SimulatedNode) -> str:
 
 def test_a_throttle_holds_a_move_and_a_request_for_its_own_directory_ends_it() -> None:
     """Nothing is left of the copy; without the throttle the next move is complete at once."""
-    cluster = SimulatedCluster(32, config=CONFIG)
 
-    async def work() -> None:
-        await cluster.start()
-        await _create(cluster, 3)
+    async def work(cluster: SimulatedCluster) -> None:
         node = cluster[1]
         target = await _begin_slowly(cluster, node)
         assert await _move(cluster, node, _other(target)) is None
@@ -311,18 +307,14 @@ def test_a_throttle_holds_a_move_and_a_request_for_its_own_directory_ends_it() -
         await _throttle(cluster, node, None)
         assert await _move(cluster, node, target) is None
         await until(partial(_has_moved, node, target), 3)
-        await cluster.stop()
 
-    cluster.run(work())
+    _simulate(work, 32)
 
 
 def test_a_topic_that_is_deleted_during_a_move() -> None:
     """Both directories are removed; a topic of that name starts at nothing."""
-    cluster = SimulatedCluster(33, config=CONFIG)
 
-    async def work() -> None:
-        await cluster.start()
-        await _create(cluster, 3)
+    async def work(cluster: SimulatedCluster) -> None:
         node = cluster[2]
         await _begin_slowly(cluster, node)
         async with cluster.admin() as admin:
@@ -332,19 +324,15 @@ def test_a_topic_that_is_deleted_during_a_move() -> None:
         await _produce(cluster, 0, 5)
         assert await _values(cluster, 5) == [b"%d" % number for number in range(5)]
         assert _names(node) == ["kept-0"]
-        await cluster.stop()
 
-    cluster.run(work())
+    _simulate(work, 33)
 
 
 @pytest.mark.parametrize("is_source", [True, False])
 def test_a_directory_that_fails_during_a_move(is_source: bool) -> None:  # noqa: FBT001 - parametrized
     """The controller knows where the replica is; healed and restarted it is in sync again."""
-    cluster = SimulatedCluster(34, config=CONFIG)
 
-    async def work() -> None:
-        await cluster.start()
-        await _create(cluster, 3)
+    async def work(cluster: SimulatedCluster) -> None:
         node = next(one for one in cluster if _leader(cluster) is one)
         assert node.node is not None
         source = "/more" if is_source else "/data"  # the metadata log is in /data
@@ -364,18 +352,14 @@ def test_a_directory_that_fails_during_a_move(is_source: bool) -> None:  # noqa:
         await until(lambda: _in_sync(cluster, 3))
         await until(lambda: _place(node) == _assigned_path(node))
         assert len(await _values(cluster, 40)) == 40
-        await cluster.stop()
 
-    cluster.run(work())
+    _simulate(work, 34)
 
 
 def test_a_move_continues_after_a_clean_stop() -> None:
     """With what was copied; the throttle still holds it."""
-    cluster = SimulatedCluster(36, config=CONFIG)
 
-    async def work() -> None:
-        await cluster.start()
-        await _create(cluster, 3)
+    async def work(cluster: SimulatedCluster) -> None:
         node = cluster[3]
         target = await _begin_slowly(cluster, node)
         assert node.node is not None
@@ -388,9 +372,8 @@ def test_a_move_continues_after_a_clean_stop() -> None:
         await _throttle(cluster, node, None)
         await until(partial(_has_moved, node, target))
         await until(lambda: _in_sync(cluster, 3))
-        await cluster.stop()
 
-    cluster.run(work())
+    _simulate(work, 36)
 
 
 def test_a_replica_comes_to_the_directory_that_was_requested_before() -> None:
@@ -447,11 +430,8 @@ def test_moves_that_are_refused() -> None:
 @pytest.mark.parametrize("of_leader", [True, False])
 def test_41_a_move_outlives_changes_of_the_leader(of_leader: bool) -> None:  # noqa: FBT001 - parametrized
     """KAFKA-16297: the copy of a replica that leads or follows by turns is exchanged, complete."""
-    cluster = SimulatedCluster(42, config=CONFIG)
 
-    async def work() -> None:
-        await cluster.start()
-        await _create(cluster, 3)
+    async def work(cluster: SimulatedCluster) -> None:
         leader = _leader(cluster)
         moving = next(one for one in cluster if (one is leader) is of_leader)
         target = await _begin_slowly(cluster, moving)
@@ -468,6 +448,5 @@ def test_41_a_move_outlives_changes_of_the_leader(of_leader: bool) -> None:  # n
         assert (await _values(cluster, 140))[40:] == [b"%d" % number for number in range(100)]
         ends = {one.log.log_end_offset for one in map(_replica, cluster) if one is not None}
         assert ends == {140}
-        await cluster.stop()
 
-    cluster.run(work())
+    _simulate(work, 42)

@@ -45,12 +45,8 @@ def described(world: World) -> Any:
     return world.coordinator.share.describe(request, CONTEXT).value.groups[0]
 
 
-def test_a_late_answer_does_not_bring_a_deleted_topic_back(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Share partitions that are no longer being initialised stay as they are."""
-    world = World().elect()
-    topic_id, initialize = Topics.id_of("t"), world.persister.initialize
+def asked_later(world: World, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Pending[Any]]]:
+    """Return what is to be initialised from now on, each with its answer to be completed."""
     asked: list[tuple[Any, Pending[Any]]] = []
 
     def ask(request: Any) -> Pending[Any]:
@@ -58,6 +54,16 @@ def test_a_late_answer_does_not_bring_a_deleted_topic_back(
         return asked[-1][1]
 
     monkeypatch.setattr(world.persister, "initialize", ask)
+    return asked
+
+
+def test_a_late_answer_does_not_bring_a_deleted_topic_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Share partitions that are no longer being initialised stay as they are."""
+    world = World().elect()
+    topic_id, initialize = Topics.id_of("t"), world.persister.initialize
+    asked = asked_later(world, monkeypatch)
     beat(world, names=["t"])
     del world.topics.ids["t"]
     world.coordinator.on_topics_deleted([("t", topic_id)])
@@ -74,13 +80,7 @@ def test_a_late_answer_completes_nothing_of_a_new_group(
     """The share partitions of a group deleted and created again wait for their own answer."""
     world = World().elect()
     topic_id, initialize = Topics.id_of("t"), world.persister.initialize
-    asked: list[tuple[Any, Pending[Any]]] = []
-
-    def ask(request: Any) -> Pending[Any]:
-        asked.append((request, Pending()))
-        return asked[-1][1]
-
-    monkeypatch.setattr(world.persister, "initialize", ask)
+    asked = asked_later(world, monkeypatch)
     for code in (ErrorCode.NONE, ErrorCode.COORDINATOR_NOT_AVAILABLE):
         beat(world, names=["t"])
         beat(world, epoch=-1)
@@ -106,13 +106,7 @@ def test_the_answer_of_a_repeated_initialisation_counts(monkeypatch: pytest.Monk
     """Of the first one as well, whichever comes; a late failure after a success changes nothing."""
     world = World().elect()
     topic_id, initialize = Topics.id_of("t"), world.persister.initialize
-    asked: list[tuple[Any, Pending[Any]]] = []
-
-    def ask(request: Any) -> Pending[Any]:
-        asked.append((request, Pending()))
-        return asked[-1][1]
-
-    monkeypatch.setattr(world.persister, "initialize", ask)
+    asked = asked_later(world, monkeypatch)
     epoch = beat(world, names=["t"]).member_epoch
     world.advance(world.share_config.initialize_retry_interval_ms)
     beat(world, epoch=epoch)

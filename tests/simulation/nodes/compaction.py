@@ -15,19 +15,15 @@ Kafka: none; after its LogCleanerIntegrationTest.
 from __future__ import annotations
 
 import asyncio
-from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.errors import KafkaError
-from ottla.testing.simulation.environment import SimulatedClock
-from ottla.testing.simulation.node import SimulatedNode
 from ottla.types import TopicPartition
-from tests.simulation.nodes.model import InvariantViolated
+from tests.simulation.nodes.producer_workload import ProducerWorkload
 
 if TYPE_CHECKING:
     from ottla.clients.consumer.consumer import AsyncConsumer
     from ottla.clients.consumer.record_decoder import ConsumerRecord
-    from ottla.clients.producer.producer import AsyncProducer
 
 PARTITION = TopicPartition("compacted", 0)
 DELETE_RETENTION_MS = 15_000
@@ -57,39 +53,17 @@ class _Sent(NamedTuple):
     at_ms: int
 
 
-class CompactionWorkload:
-    """`run` drives one seed to its end and raises InvariantViolated when a promise is broken."""
+class CompactionWorkload(ProducerWorkload):
+    """The records that were sent, and what of them must be there."""
 
     def __init__(self, seed: int, *, steps: int = 60) -> None:
-        self.seed = seed
-        self.simulation = SimulatedNode(seed, config=_CONFIG)
+        super().__init__(seed, "compaction", _CONFIG)
         self.removed_count = 0
         """Acknowledged records that the last check did not find."""
-        self._rng = Random(f"{seed}/compaction")
-        self._clock = SimulatedClock(self.simulation.loop)
         self._steps = steps
         self._stored: dict[int, _Sent] = {}
         self._unsure: dict[bytes, set[bytes | None]] = {}
         """By key: values whose send failed since the last that was acknowledged."""
-        self._producer: AsyncProducer | None = None
-
-    def run(self) -> CompactionWorkload:
-        """Run all steps and check; return itself."""
-        try:
-            self.simulation.run(self._main())
-        except InvariantViolated:
-            raise
-        except Exception as error:
-            raise InvariantViolated(f"{self._name} fails: {error!r}") from error
-        return self
-
-    @property
-    def _name(self) -> str:
-        return f"CompactionWorkload({self.seed}).run()"
-
-    def _check(self, condition: object, text: str) -> None:
-        if not condition:
-            raise InvariantViolated(f"{self._name}: {text}")
 
     async def _main(self) -> None:
         await self.simulation.start()
@@ -115,15 +89,6 @@ class CompactionWorkload:
 
     # Steps
 
-    async def _open_producer(self) -> None:
-        self._producer = await self.simulation.producer(
-            linger_ms=0, request_timeout_ms=3000, delivery_timeout_ms=4000
-        ).start()
-
-    async def _close_producer(self) -> None:
-        assert self._producer is not None
-        await self._producer.close()
-
     async def _produce(self) -> None:
         for _ in range(self._rng.randrange(12)):
             await self._send()
@@ -143,18 +108,9 @@ class CompactionWorkload:
             self._unsure.pop(key, None)
             self._stored[found.offset] = _Sent(key, value, self._clock.now_ms())
 
-    async def _wait(self) -> None:
-        await asyncio.sleep(self._rng.random() * 8)
-
     async def _restart(self) -> None:
-        await self._close_producer()
-        kind = self._rng.choice(("stop", "kill", "power cut"))
-        if kind == "stop":
-            await self.simulation.stop()
-        else:
-            self.simulation.kill(power=kind == "power cut")
-        await self.simulation.start()
-        await self._open_producer()
+        await self._end()
+        await self._begin_again()
         await self._check_all()
 
     # Checks

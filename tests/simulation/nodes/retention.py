@@ -16,19 +16,15 @@ Kafka: none; after its LogManagerTest.
 from __future__ import annotations
 
 import asyncio
-from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.errors import KafkaError
-from ottla.testing.simulation.environment import SimulatedClock
-from ottla.testing.simulation.node import SimulatedNode
 from ottla.types import TopicPartition
-from tests.simulation.nodes.model import InvariantViolated
+from tests.simulation.nodes.producer_workload import ProducerWorkload
 from tests.simulation.nodes.rot import Bit, flushed_batches, segments
 
 if TYPE_CHECKING:
     from ottla.clients.consumer.consumer import AsyncConsumer
-    from ottla.clients.producer.producer import AsyncProducer
 
 RETENTION_MS = 20_000
 RETENTION_BYTES = 8192
@@ -57,17 +53,14 @@ class _Stored(NamedTuple):
     timestamp: int
 
 
-class RetentionWorkload:
-    """`run` drives one seed to its end and raises InvariantViolated when a promise is broken."""
+class RetentionWorkload(ProducerWorkload):
+    """The records that were sent, and what of them must be there."""
 
     def __init__(self, seed: int, *, steps: int = 40) -> None:
-        self.seed = seed
-        self.simulation = SimulatedNode(seed, config=_CONFIG)
+        super().__init__(seed, "retention", _CONFIG)
         self.rot_count = 0
         self.expired_count = 0
         """Records that retention removed from sound partitions."""
-        self._rng = Random(f"{seed}/retention")
-        self._clock = SimulatedClock(self.simulation.loop)
         self._steps = steps
         self._value_count = 0
         self._sent: set[bytes] = set()
@@ -76,25 +69,6 @@ class RetentionWorkload:
         }
         self._starts: dict[TopicPartition, int] = {}
         """Log start offsets as last seen."""
-        self._producer: AsyncProducer | None = None
-
-    def run(self) -> RetentionWorkload:
-        """Run all steps and check; return itself."""
-        try:
-            self.simulation.run(self._main())
-        except InvariantViolated:
-            raise
-        except Exception as error:
-            raise InvariantViolated(f"{self._name} fails: {error!r}") from error
-        return self
-
-    @property
-    def _name(self) -> str:
-        return f"RetentionWorkload({self.seed}).run()"
-
-    def _check(self, condition: object, text: str) -> None:
-        if not condition:
-            raise InvariantViolated(f"{self._name}: {text}")
 
     async def _main(self) -> None:
         await self.simulation.start()
@@ -117,15 +91,6 @@ class RetentionWorkload:
 
     # Steps
 
-    async def _open_producer(self) -> None:
-        self._producer = await self.simulation.producer(
-            linger_ms=0, request_timeout_ms=3000, delivery_timeout_ms=4000
-        ).start()
-
-    async def _close_producer(self) -> None:
-        assert self._producer is not None
-        await self._producer.close()
-
     async def _produce(self) -> None:
         for partition in (*TIMED, SIZED):
             for _ in range(self._rng.randrange(6)):
@@ -146,22 +111,12 @@ class RetentionWorkload:
         else:
             self._stored[partition][found.offset] = _Stored(value, found.timestamp)
 
-    async def _wait(self) -> None:
-        await asyncio.sleep(self._rng.random() * 8)
-
     async def _restart(self) -> None:
-        await self._close_producer()
-        kind = self._rng.choice(("stop", "kill", "power cut"))
-        if kind == "stop":
-            await self.simulation.stop()
-        else:
-            self.simulation.kill(power=kind == "power cut")
-        if kind == "power cut":
+        if await self._end() == "power cut":
             self._starts.clear()
         if self._rng.random() < 0.3:
             await self._rot()
-        await self.simulation.start()
-        await self._open_producer()
+        await self._begin_again()
         await self._check_all()
 
     async def _rot(self) -> None:
