@@ -92,11 +92,7 @@ def _retriever(settings: TokenSettings) -> Callable[[], str]:
         check_allowed(url, *settings.allowed)
     except ValueError as error:
         raise ConfigError(f"{TOKEN_URL}: {error}") from error
-    return _retriever_of_kafka(settings, name.removeprefix(_KAFKAS), url)
-
-
-def _retriever_of_kafka(settings: TokenSettings, kind: str, url: str) -> Callable[[], str]:
-    """Return the equivalent of one of Kafka's classes."""
+    kind = name.removeprefix(_KAFKAS)
     is_file = urlsplit(url).scheme == "file"
     if kind == "DefaultJwtRetriever":
         kind = "FileJwtRetriever" if is_file else "ClientCredentialsJwtRetriever"
@@ -162,7 +158,26 @@ def _assertion_form(settings: TokenSettings) -> dict[str, str]:
     if path:
         assertion = read_file(path).decode().strip()
     else:
-        assertion = signed_assertion(settings.value, settings.now_s(), settings.new_id)
+        value = settings.value
+        now_s = settings.now_s()
+        template = value(f"{_ASSERTION}template.file")
+        given = json.loads(read_file(template)) if template else {}
+        algorithm = value(f"{_ASSERTION}algorithm").upper()
+        header = {"alg": algorithm, "typ": "JWT", **given.get("header", {})}
+        claims: dict[str, Any] = {
+            "iat": int(now_s),
+            "exp": int(now_s) + value(f"{_ASSERTION}claim.exp.seconds"),
+            "nbf": int(now_s) - value(f"{_ASSERTION}claim.nbf.seconds"),
+            **given.get("payload", {}),
+        }
+        for name in ("aud", "iss", "sub"):
+            given_claim = value(f"{_ASSERTION}claim.{name}")
+            if given_claim is not None:
+                claims[name] = given_claim
+        if value(f"{_ASSERTION}claim.jti.include"):
+            claims["jti"] = settings.new_id()
+        signed = f"{_part(json.dumps(header).encode())}.{_part(json.dumps(claims).encode())}"
+        assertion = f"{signed}.{_part(_signature(value, algorithm, signed.encode()))}"
     scope = settings.value(_PREFIX + "scope")
     form = {"grant_type": _BEARER_GRANT, "assertion": assertion}
     return form | ({"scope": scope} if scope else {})
@@ -229,31 +244,6 @@ def seconds_to_renewal(settings: TokenSettings, token: str, randomness: float) -
 
 
 _ASSERTION: Final = "sasl.oauthbearer.assertion."
-
-
-def signed_assertion(value: Callable[[str], Any], now_s: float, new_id: Callable[[], str]) -> str:
-    """Return an assertion of the settings' claims, valid for a short time.
-
-    value(name) returns a setting, new_id() a unique id for the claim "jti".
-    """
-    template = value(f"{_ASSERTION}template.file")
-    given = json.loads(read_file(template)) if template else {}
-    algorithm = value(f"{_ASSERTION}algorithm").upper()
-    header = {"alg": algorithm, "typ": "JWT", **given.get("header", {})}
-    claims: dict[str, Any] = {
-        "iat": int(now_s),
-        "exp": int(now_s) + value(f"{_ASSERTION}claim.exp.seconds"),
-        "nbf": int(now_s) - value(f"{_ASSERTION}claim.nbf.seconds"),
-        **given.get("payload", {}),
-    }
-    for name in ("aud", "iss", "sub"):
-        given_claim = value(f"{_ASSERTION}claim.{name}")
-        if given_claim is not None:
-            claims[name] = given_claim
-    if value(f"{_ASSERTION}claim.jti.include"):
-        claims["jti"] = new_id()
-    signed = f"{_part(json.dumps(header).encode())}.{_part(json.dumps(claims).encode())}"
-    return f"{signed}.{_part(_signature(value, algorithm, signed.encode()))}"
 
 
 def _signature(value: Callable[[str], Any], algorithm: str, signed: bytes) -> bytes:

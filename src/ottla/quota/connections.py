@@ -89,7 +89,11 @@ class ConnectionRates:
         limit = self._address_limits.get(address, self._default_limit)
         if limit == UNLIMITED:
             return 0
-        rate = self._rate_of(address, now_ms)
+        found = self._addresses.get(address)
+        if found is None:
+            self._forget_idle(now_ms)
+        rate = SampledStat(self._window) if found is None else found[0]
+        self._addresses[address] = (rate, now_ms)
         over_ms = self._over_ms(rate, limit, now_ms)
         if over_ms:
             rate.record(-1, now_ms)
@@ -101,14 +105,6 @@ class ConnectionRates:
 
     def _measure(self) -> tuple[int, int]:
         return len(self._addresses), len(self._addresses) * _ADDRESS_BYTES
-
-    def _rate_of(self, address: str, now_ms: int) -> SampledStat:
-        found = self._addresses.get(address)
-        if found is None:
-            self._forget_idle(now_ms)
-        rate = SampledStat(self._window) if found is None else found[0]
-        self._addresses[address] = (rate, now_ms)
-        return rate
 
     def _forget_idle(self, now_ms: int) -> None:
         """Drop addresses unused for an hour, or all when there are too many."""

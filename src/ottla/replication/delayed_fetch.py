@@ -68,7 +68,10 @@ class DelayedFetch(DelayedOperation):
                 return True
             end_offset = self._end_offset(log)
             if end_offset > fetch_offset:
-                if _is_in_older_segment(log, fetch_offset, end_offset):
+                segments = log.segments
+                if fetch_offset < segments.active.base_offset and segments.number_for(
+                    fetch_offset
+                ) < segments.number_for(end_offset):
                     return True
                 grown_bytes += max(1, log.size_bytes - self._sizes[partition])
                 if grown_bytes >= self._missing_bytes:
@@ -95,11 +98,3 @@ class DelayedFetch(DelayedOperation):
     def on_complete(self) -> None:
         """Read again and respond with what is available."""
         self._answer()
-
-
-def _is_in_older_segment(log: PartitionLog, offset: int, end_offset: int) -> bool:
-    """Whether the end offset lies in a later segment than the offset."""
-    segments = log.segments
-    return offset < segments.active.base_offset and segments.number_for(
-        offset
-    ) < segments.number_for(end_offset)

@@ -15,7 +15,6 @@ from ottla.replication.share.states import (
     AVAILABLE,
     NO_MEMBER,
     InFlightBatch,
-    InFlightState,
     RecordState,
 )
 from ottla.types import AcknowledgeType
@@ -74,7 +73,14 @@ def _acknowledge(
     for batch in _batches_of(partition, acknowledged):
         whole = batch.whole
         if whole is not None:
-            _check_whole(whole, member_id)
+            if whole.member_id == NO_MEMBER:
+                raise _invalid(_NOT_ACQUIRED)
+            if whole.member_id != member_id:
+                raise _invalid("Member is not the owner of batch record")
+            if whole.is_changing:
+                raise _invalid(_CHANGING)
+            if whole.state is not ACQUIRED:
+                raise _invalid(_NOT_ACQUIRED)
             is_complete = (
                 batch.is_within(acknowledged.first_offset, acknowledged.last_offset)
                 and len(acknowledged.types) == 1
@@ -125,17 +131,6 @@ def _batches_of(partition: SharePartition, acknowledged: Acknowledgement) -> lis
             text = f"Batch record not found. The {name} offset in request is past acquired records."
             raise KafkaError(ErrorCode.INVALID_REQUEST, text)
     return found
-
-
-def _check_whole(state: InFlightState, member_id: str) -> None:
-    if state.member_id == NO_MEMBER:
-        raise _invalid(_NOT_ACQUIRED)
-    if state.member_id != member_id:
-        raise _invalid("Member is not the owner of batch record")
-    if state.is_changing:
-        raise _invalid(_CHANGING)
-    if state.state is not ACQUIRED:
-        raise _invalid(_NOT_ACQUIRED)
 
 
 def _apply(

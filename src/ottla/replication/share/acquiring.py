@@ -145,10 +145,19 @@ def acquire(
     limits = _limits(partition, request, fetch_offset, batches[-1].last_offset)
     if limits.max_records <= 0:
         return []
-    archive_stale(partition, fetch_offset, batches[0].base_offset)
+    # archive available offsets that a fetch from fetch_offset no longer finds: compacted ones
+    base_offset = batches[0].base_offset
+    if fetch_offset < base_offset:
+        _archive(partition, fetch_offset, base_offset - 1, AVAILABLE)
     found = _Acquisition(partition, request, batches, limits).acquire()
     if fetched.aborted:
-        found = without_aborted(partition, fetched, found)
+        # archive the acquired records of aborted transactions; return the ranges without
+        # them
+        ranges = found
+        for batch in _aborted_batches(fetched):
+            _archive(partition, batch.base_offset, batch.last_offset, ACQUIRED)
+            ranges = [part for one in ranges for part in _cut(one, batch)]
+        found = ranges
     if partition.settle():
         partition.environment.on_available(partition.key)
     return found
@@ -238,7 +247,13 @@ class _Acquisition:
 
     def _acquire_known(self, batch: InFlightBatch) -> None:
         last_offset = self._limits.last_offset
-        is_throttled = self._must_throttle(batch)
+        limit = _throttle_limit(self._partition.settings.delivery_count_limit)
+        is_throttled = any(
+            state.is_available and state.delivery_count >= limit
+            for first, last, state in batch.states()
+            if batch.whole is not None
+            or (first >= self._first_offset and last <= self._limits.last_offset)
+        )
         if is_throttled and self._count:
             self._is_throttled = True
             return
@@ -258,16 +273,6 @@ class _Acquisition:
         whole.acquire(member_id, lock)
         self._found.append(Acquired(batch.first_offset, batch.last_offset, whole.delivery_count))
         self._count += batch.count
-
-    def _must_throttle(self, batch: InFlightBatch) -> bool:
-        """Whether an available record of the batch is near its last delivery."""
-        limit = _throttle_limit(self._partition.settings.delivery_count_limit)
-        return any(
-            state.is_available and state.delivery_count >= limit
-            for first, last, state in batch.states()
-            if batch.whole is not None
-            or (first >= self._first_offset and last <= self._limits.last_offset)
-        )
 
     def _acquire_offsets(self, batch: InFlightBatch) -> int:
         """Acquire available offsets one by one; return how many."""
@@ -364,23 +369,6 @@ def move_start(partition: SharePartition, log_start_offset: int) -> None:
     """Move the start to the log start, past records that were deleted, whoever has them."""
     if log_start_offset > partition.start_offset:
         partition.start_at(log_start_offset)
-
-
-def archive_stale(partition: SharePartition, fetch_offset: int, base_offset: int) -> None:
-    """Archive available offsets that a fetch from fetch_offset no longer finds: compacted ones."""
-    if fetch_offset < base_offset:
-        _archive(partition, fetch_offset, base_offset - 1, AVAILABLE)
-
-
-def without_aborted(
-    partition: SharePartition, fetched: Fetched, acquired: list[Acquired]
-) -> list[Acquired]:
-    """Archive the acquired records of aborted transactions; return the ranges without them."""
-    ranges = acquired
-    for batch in _aborted_batches(fetched):
-        _archive(partition, batch.base_offset, batch.last_offset, ACQUIRED)
-        ranges = [part for one in ranges for part in _cut(one, batch)]
-    return ranges
 
 
 def _cut(one: Acquired, batch: FetchedBatch) -> list[Acquired]:

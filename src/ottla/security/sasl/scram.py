@@ -99,17 +99,14 @@ def invented_credential(
     shape = max(candidates, key=lambda one: derived(f"{one.iterations},{one.salt_bytes}", 8))
     salt = derived("salt", shape.salt_bytes or 17)
     if not shape.salt_bytes:
-        salt = _base36(int.from_bytes(salt, "big") % (1 << _JAVA_SALT_BITS))
+        value = int.from_bytes(salt, "big") % (1 << _JAVA_SALT_BITS)
+        digits = ""
+        while value:
+            value, digit = divmod(value, len(_DIGITS))
+            digits = _DIGITS[digit] + digits
+        salt = digits.encode()
     key = derived("key", hashlib.new(HASHES[mechanism]).digest_size)
     return ScramCredential(salt, key, key, shape.iterations)
-
-
-def _base36(value: int) -> bytes:
-    digits = ""
-    while value:
-        value, digit = divmod(value, len(_DIGITS))
-        digits = _DIGITS[digit] + digits
-    return digits.encode()
 
 
 class ScramServer:

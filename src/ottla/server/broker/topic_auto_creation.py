@@ -48,15 +48,6 @@ class InternalTopicDefinition(NamedTuple):
     configs: dict[str, str]
 
 
-def internal_topic_settings(name: str, config: BrokerConfig) -> InternalTopicDefinition | None:
-    """Return how to create an internal topic; None for the name of another topic.
-
-    A Metadata request may create it before a coordinator needs it.
-    """
-    make = _SETTINGS.get(name)
-    return None if make is None else make(config)
-
-
 def _offsets(config: BrokerConfig) -> InternalTopicDefinition:
     return InternalTopicDefinition(
         config.offsets_topic_num_partitions,
@@ -170,7 +161,9 @@ class TopicAutoCreation:
 
     def _creatable(self, name: str) -> CreateTopicsRequest.CreatableTopic:
         topic = CreateTopicsRequest.CreatableTopic
-        settings = internal_topic_settings(name, self._metadata.config)
+        # a Metadata request may create an internal topic before a coordinator needs it
+        make = _SETTINGS.get(name)
+        settings = None if make is None else make(self._metadata.config)
         if settings is None:
             return topic(
                 name=name,

@@ -237,29 +237,20 @@ class MarkerWriter:
         if partition is None:
             result.error_code = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         elif participant is None:
-            self._write_to_log(partition, encoded, result, writing.awaited)
+            # append the marker; note what acknowledges it
+            try:
+                info, leading = self._append(partition, encoded)
+            except KafkaError as error:
+                result.error_code = int(error.code)
+            else:
+                if leading is not None:
+                    writing.awaited.append((result, leading, info.last_offset + 1))
             if self._replicas.overdue_flushes:
                 # an acknowledged marker that is lost is not repeated
                 for wait in self._replicas.logs.flushes.wait_for_overdue().values():
                     writing.answer.add(_taken(wait, result))
         else:
             writing.answer.add(_taken(participant.end_transaction(at.partition, end), result))
-
-    def _write_to_log(
-        self,
-        partition: Partition,
-        marker: _EncodedMarker,
-        result: _PartitionResult,
-        awaited: list[_Awaited],
-    ) -> None:
-        """Append the marker; note what acknowledges it."""
-        try:
-            info, leading = self._append(partition, marker)
-        except KafkaError as error:
-            result.error_code = int(error.code)
-        else:
-            if leading is not None:
-                awaited.append((result, leading, info.last_offset + 1))
 
     def _append(self, partition: Partition, marker: _EncodedMarker) -> Appended:
         """Append a copy of the marker, which gets an offset."""

@@ -325,9 +325,18 @@ def member_settings(
     """Return a member's own settings; listeners are None where the node is no controller."""
     return MemberSettings(
         key,
-        own_endpoints(listeners),
+        tuple(
+            VoterAddress(name, address.host, address.port)
+            for name, address in (listeners or {}).items()
+        ),
         len(config.bootstrap_controllers),
-        quorum_timeouts(config),
+        QuorumTimeouts(
+            election_ms=config.controller_quorum_election_timeout_ms,
+            election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
+            fetch_ms=config.controller_quorum_fetch_timeout_ms,
+            request_ms=config.controller_quorum_request_timeout_ms,
+            retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
+        ),
         config.controller_quorum_auto_join_enable,
     )
 
@@ -348,7 +357,15 @@ def take_part(
     path is the log directory's name in the text of errors. KafkaError INCONSISTENT_VOTER_SET for
     a quorum that this node cannot serve.
     """
-    voters = _voters_of(log, snapshot, static_voters)
+    voters, position = VoterHistory(static_voters), 0
+    if snapshot is not None:
+        position, content = snapshot[0].offset, snapshot[1]
+        if content.voters is not None:
+            voters.restart(position, content.voters, content.kraft_version)
+    for batch in log.read(max(position, log.start_offset)):
+        if batch.is_control:
+            for record in batch.records():
+                voters.apply(record.offset, decode_control_message(record))
     check_voters(voters.latest, settings.key)
     election = store.read_at_start(
         log_end_offset=log.end_offset, epoch_at_end=log.epoch_at_end(), path=path
@@ -375,43 +392,6 @@ def check_voters(voters: VoterSet, key: ReplicaKey) -> None:
             f"node {key.node_id} with directory {key.directory_id} is not a voter of "
             f"{voters}: the disk it voted with is not here",
         )
-
-
-def _voters_of(
-    log: ReplicatedLog, snapshot: Snapshot | None, static_voters: VoterSet
-) -> VoterHistory:
-    """Return the voters and the kraft.version by offset, uncommitted changes included."""
-    voters, position = VoterHistory(static_voters), 0
-    if snapshot is not None:
-        position, content = snapshot[0].offset, snapshot[1]
-        if content.voters is not None:
-            voters.restart(position, content.voters, content.kraft_version)
-    for batch in log.read(max(position, log.start_offset)):
-        if batch.is_control:
-            for record in batch.records():
-                voters.apply(record.offset, decode_control_message(record))
-    return voters
-
-
-def own_endpoints(
-    listeners: Mapping[str, ListenerAddress] | None,
-) -> tuple[VoterAddress, ...]:
-    """Return the addresses at which other nodes reach this controller."""
-    return tuple(
-        VoterAddress(name, address.host, address.port)
-        for name, address in (listeners or {}).items()
-    )
-
-
-def quorum_timeouts(config: BrokerConfig) -> QuorumTimeouts:
-    """Return the settings controller.quorum.*.ms."""
-    return QuorumTimeouts(
-        election_ms=config.controller_quorum_election_timeout_ms,
-        election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
-        fetch_ms=config.controller_quorum_fetch_timeout_ms,
-        request_ms=config.controller_quorum_request_timeout_ms,
-        retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
-    )
 
 
 def static_voters(config: BrokerConfig) -> VoterSet:

@@ -53,7 +53,21 @@ def describe_cluster(ctx: Context, request: DescribeClusterRequest) -> DescribeC
     if own == _CONTROLLERS:
         _check_metadata_version(ctx)
     if request.endpoint_type != own:
-        return _wrong_endpoint(ctx, request.endpoint_type, own)
+        requested = request.endpoint_type
+        if requested not in _ENDPOINTS:
+            code = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+            message = f"Unsupported endpoint type {requested}"
+        else:
+            code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
+            if ctx.api_version < 1:
+                code = ErrorCode.INVALID_REQUEST  # version 0 has no other error code for it
+            message = (
+                f"The request was sent to an endpoint of type {_ENDPOINTS[own]}, but we wanted an "
+                f"endpoint of type {_ENDPOINTS[requested]}"
+            )
+        return DescribeClusterResponse(
+            error_code=int(code), error_message=message, cluster_id="", brokers=[]
+        )
     broker = ctx.broker
     return DescribeClusterResponse(
         endpoint_type=own,
@@ -101,24 +115,6 @@ def _described(node: Node, *, is_fenced: bool = False) -> _Described:
         port=node.port,
         rack=node.rack,
         is_fenced=is_fenced,
-    )
-
-
-def _wrong_endpoint(ctx: Context, requested: int, own: int) -> DescribeClusterResponse:
-    """Refuse a request for the other kind of listener, or for an unknown kind."""
-    if requested not in _ENDPOINTS:
-        code = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
-        message = f"Unsupported endpoint type {requested}"
-    else:
-        code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
-        if ctx.api_version < 1:
-            code = ErrorCode.INVALID_REQUEST  # version 0 has no other error code for it
-        message = (
-            f"The request was sent to an endpoint of type {_ENDPOINTS[own]}, but we wanted an "
-            f"endpoint of type {_ENDPOINTS[requested]}"
-        )
-    return DescribeClusterResponse(
-        error_code=int(code), error_message=message, cluster_id="", brokers=[]
     )
 
 

@@ -210,7 +210,11 @@ def describe_delegation_token(
         _described(token, secret.reveal())
         for token in ctx.broker.image.delegation_tokens.by_id.values()
         if (owners is None or any(is_owner_or_renewer(token, owner) for owner in owners))
-        and _may_see(ctx, token)
+        and (
+            is_owner_or_renewer(token, str(ctx.principal))
+            or ctx.is_allowed(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id)
+            or ctx.is_allowed(Operation.DESCRIBE_TOKENS, ResourceType.USER, token.owner)
+        )
     ]
     if not _names_requesters(ctx):
         tokens = [_without_requester(token) for token in tokens]
@@ -259,14 +263,6 @@ def _refused_token(
         issue_timestamp_ms=_NO_TIME,
         expiry_timestamp_ms=_NO_TIME,
         max_timestamp_ms=_NO_TIME,
-    )
-
-
-def _may_see(ctx: Context, token: DelegationTokenRecord) -> bool:
-    return (
-        is_owner_or_renewer(token, str(ctx.principal))
-        or ctx.is_allowed(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id)
-        or ctx.is_allowed(Operation.DESCRIBE_TOKENS, ResourceType.USER, token.owner)
     )
 
 

@@ -216,19 +216,15 @@ def _describe(ctx: Context, index: int, partition: PartitionRegistration) -> Par
         offline_replicas=view.offline_replicas,
     )
     if ctx.api_version < 1:
-        _omit_unreachable(ctx, described)
+        # list only brokers with an endpoint here: version 0 clients look up each of them
+        brokers, listener = ctx.broker.image.cluster.brokers, ctx.listener_name
+        replicas = reachable(brokers, described.replica_nodes, listener)
+        isr = reachable(brokers, described.isr_nodes, listener)
+        is_short = (replicas, isr) != (described.replica_nodes, described.isr_nodes)
+        if is_short and not described.error_code:
+            described.error_code = int(ErrorCode.REPLICA_NOT_AVAILABLE)
+        described.replica_nodes, described.isr_nodes = replicas, isr
     return described
-
-
-def _omit_unreachable(ctx: Context, described: PartitionResponse) -> None:
-    """List only brokers with an endpoint here: version 0 clients look up each of them."""
-    brokers, listener = ctx.broker.image.cluster.brokers, ctx.listener_name
-    replicas = reachable(brokers, described.replica_nodes, listener)
-    isr = reachable(brokers, described.isr_nodes, listener)
-    is_short = (replicas, isr) != (described.replica_nodes, described.isr_nodes)
-    if is_short and not described.error_code:
-        described.error_code = int(ErrorCode.REPLICA_NOT_AVAILABLE)
-    described.replica_nodes, described.isr_nodes = replicas, isr
 
 
 _by_codec = codec_form(MetadataRequest)

@@ -90,15 +90,6 @@ def describe_quotas(
     by_entity: Mapping[QuotaEntity, Mapping[str, float]], request: DescribeClientQuotasRequest
 ) -> list[Entry]:
     """Return the entries that match; KafkaError INVALID_REQUEST or UNSUPPORTED_VERSION."""
-    requested = _requested_names(request)
-    return [
-        _entry(entity, limits)
-        for entity, limits in by_entity.items()
-        if _matches(dict(entity), requested, strict=request.strict)
-    ]
-
-
-def _requested_names(request: DescribeClientQuotasRequest) -> dict[str, str | _AnyName | None]:
     requested: dict[str, str | _AnyName | None] = {}
     for component in request.components:
         kind = component.entity_type
@@ -114,7 +105,11 @@ def _requested_names(request: DescribeClientQuotasRequest) -> dict[str, str | _A
             "Invalid entity filter component combination. IP filter component should not be used "
             "with user or clientId filter component."
         )
-    return requested
+    return [
+        _entry(entity, limits)
+        for entity, limits in by_entity.items()
+        if _matches(dict(entity), requested, strict=request.strict)
+    ]
 
 
 def _requested_name(component: Component) -> str | _AnyName | None:

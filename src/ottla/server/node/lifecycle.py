@@ -423,19 +423,16 @@ class ControllerRegistrationManager:
         if error is None:
             self._failures = 0
         elif not self._is_stopped:
-            self._retry_after(error)
-
-    def _retry_after(self, error: Exception) -> None:
-        controller_log.info(
-            "the active controller did not register this one: %s; trying again",
-            error,
-            extra={"event": "controller.unregistered"},
-        )
-        self._failures += 1
-        if self._retry is not None:
-            self._retry.cancel()
-        due_ms = self._clock.monotonic_ms() + self._backoff.after(self._failures)
-        self._retry = self._timer.add(due_ms, self._send_if_needed)
+            controller_log.info(
+                "the active controller did not register this one: %s; trying again",
+                error,
+                extra={"event": "controller.unregistered"},
+            )
+            self._failures += 1
+            if self._retry is not None:
+                self._retry.cancel()
+            due_ms = self._clock.monotonic_ms() + self._backoff.after(self._failures)
+            self._retry = self._timer.add(due_ms, self._send_if_needed)
 
     def close(self) -> None:
         """Send no more, and close the channel."""

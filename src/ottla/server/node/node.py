@@ -119,25 +119,21 @@ class Node:
         self._waits = NodeWaits(self._resources.loop)
         self._parts = NodeParts()
         try:
-            self._build()
+            resources, loader = self._resources, MetadataLoader()
+            self._metadata = BrokerMetadata(
+                DynamicSettings(self.config, (resources.reporters.refusal, security_refusal)),
+                loader.image,
+            )
+            self._quotas = Quotas(self.config)
+            self._security = NodeSecurity(self._metadata, resources)
+            self._build_controller(loader)
+            replicas = self._build_replicas()
+            self.broker = self._make_broker(replicas)
+            self._add_broker()
+            self._build_front(replicas)
         except BaseException:
             self._resources.close()
             raise
-
-    def _build(self) -> None:
-        """Build the parts, each on those before it."""
-        resources, loader = self._resources, MetadataLoader()
-        self._metadata = BrokerMetadata(
-            DynamicSettings(self.config, (resources.reporters.refusal, security_refusal)),
-            loader.image,
-        )
-        self._quotas = Quotas(self.config)
-        self._security = NodeSecurity(self._metadata, resources)
-        self._build_controller(loader)
-        replicas = self._build_replicas()
-        self.broker = self._make_broker(replicas)
-        self._add_broker()
-        self._build_front(replicas)
 
     def _build_controller(self, loader: MetadataLoader) -> None:
         """Build the controller, and what the broker asks the active one for."""
@@ -146,7 +142,15 @@ class Node:
         parts.add(NodePart("the quorum's channel", close=self._quorum_channel.close))
         self.controller = self._make_controller(loader)
         parts.add(NodePart(_CONTROLLER, close=self.controller.close))
-        self._failure_detection = self._make_failure_detection()
+        detection = FailureDetection(
+            self.controller,
+            node_id=self.config.node_id,
+            listener=self.config.inter_broker_endpoint_name,
+            is_enabled=self.config.own.broker_failure_detection_enable,
+            loop=self._resources.loop,
+        )
+        self.controller.on_active(detection.became_active)
+        self._failure_detection = detection
         parts.add(NodePart("the failure detection", close=self._failure_detection.close))
         self._forwarding = self._make_channel("forwarding")
         self._heartbeats = self._make_channel(
@@ -185,7 +189,22 @@ class Node:
         call_soon, yield_now = resources.loop.call_soon, resources.environment.yield_processor
         replicas = ReplicaSet(config.node_id, self._logs, INTERNAL_TOPICS, call_soon, yield_now)
         replicas.has_partition = self._metadata.has_partition
-        self._replication = replication = self._make_replication(replicas)
+        peers = self._security.brokers()
+        self._replication = replication = Replication(
+            self._metadata,
+            replicas,
+            broker_epoch=lambda: self._lifecycle.broker_epoch,
+            controller=self._forwarding,
+            new_nodes=lambda number: NodeChannel(
+                "replication",
+                f"broker-{self.config.node_id}-fetcher-{number}",
+                **self._resources.channel_parts,
+                security=peers,
+            ),
+            loop=self._resources.core_loop,
+            limit=self._quotas.replication.follower,
+            run_on_volume=self._resources.workers.disk.run,
+        )
         parts.add(
             NodePart(
                 "the replication",
@@ -324,17 +343,6 @@ class Node:
             on_failure=self._halt,
         )
 
-    def _make_failure_detection(self) -> FailureDetection:
-        detection = FailureDetection(
-            self.controller,
-            node_id=self.config.node_id,
-            listener=self.config.inter_broker_endpoint_name,
-            is_enabled=self.config.own.broker_failure_detection_enable,
-            loop=self._resources.loop,
-        )
-        self.controller.on_active(detection.became_active)
-        return detection
-
     def _make_channel(self, purpose: str, **timeouts: Any) -> ActiveController:
         return ActiveController(
             purpose,
@@ -343,24 +351,6 @@ class Node:
             **self._resources.channel_parts,
             security=self._security.controllers(),
             **timeouts,
-        )
-
-    def _make_replication(self, replicas: ReplicaSet) -> Replication:
-        peers = self._security.brokers()
-        return Replication(
-            self._metadata,
-            replicas,
-            broker_epoch=lambda: self._lifecycle.broker_epoch,
-            controller=self._forwarding,
-            new_nodes=lambda number: NodeChannel(
-                "replication",
-                f"broker-{self.config.node_id}-fetcher-{number}",
-                **self._resources.channel_parts,
-                security=peers,
-            ),
-            loop=self._resources.core_loop,
-            limit=self._quotas.replication.follower,
-            run_on_volume=self._resources.workers.disk.run,
         )
 
     def _make_broker(self, replicas: ReplicaSet) -> Broker:

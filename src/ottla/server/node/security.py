@@ -162,7 +162,15 @@ class NodeSecurity:
             return client_context(listener_tls(self.settings(listener)))
 
         if protocol in SASL_PROTOCOLS and mechanism == OAUTHBEARER:
-            own = self._peer_token(listener)
+            known = self._peer_tokens.get(listener)
+            if known is None:
+                known = self._peer_tokens[listener] = PeerToken(
+                    peer_token_settings(lambda: self.settings(listener), self._environment),
+                    run=self._run_provider,
+                    loop=self._loop,
+                    rng=self._environment.rng,
+                )
+            own = known
             return PeerSecurity(context, lambda _host: token_login(own.token))
         if protocol in SASL_PROTOCOLS and mechanism == GSSAPI:
             tickets = self._tickets_for(listener)
@@ -178,18 +186,6 @@ class NodeSecurity:
             return made
 
         return PeerSecurity(context, login if protocol in SASL_PROTOCOLS else None)
-
-    def _peer_token(self, listener: str) -> PeerToken:
-        """Return the token for a listener of other nodes, fetched once."""
-        known = self._peer_tokens.get(listener)
-        if known is None:
-            known = self._peer_tokens[listener] = PeerToken(
-                peer_token_settings(lambda: self.settings(listener), self._environment),
-                run=self._run_provider,
-                loop=self._loop,
-                rng=self._environment.rng,
-            )
-        return known
 
     def _tickets_for(self, listener: str) -> PeerTickets:
         """Return the tickets for a listener of other nodes, fetched once."""
@@ -254,7 +250,15 @@ class NodeSecurity:
                 return lambda: OAuthBearerServer(verify)
             return self._token_logins.mechanism(settings)
         if name == GSSAPI:
-            return self._acceptor(settings)
+            given = kerberos_settings(settings)
+            known = self._acceptors.get(settings.listener)
+            if known is None or known[0] != given:
+                try:
+                    known = given, acceptor(given)
+                except ConfigError as error:
+                    raise ConfigErrors([ConfigProblem(MECHANISMS, GSSAPI, str(error))]) from error
+                self._acceptors[settings.listener] = known
+            return known[1]
         if name == PLAIN:
             is_valid = self._handlers.passwords(settings) or users_of(jaas_options(settings, name))
             return lambda: PlainServer(is_valid)
@@ -271,18 +275,6 @@ class NodeSecurity:
             secret=self._salt_secret(),
             shapes=shapes,
         )
-
-    def _acceptor(self, settings: ListenerSettings) -> Callable[[], Mechanism]:
-        """Return the factory of GSSAPI logins, kept while the listener's settings are the same."""
-        given = kerberos_settings(settings)
-        known = self._acceptors.get(settings.listener)
-        if known is None or known[0] != given:
-            try:
-                known = given, acceptor(given)
-            except ConfigError as error:
-                raise ConfigErrors([ConfigProblem(MECHANISMS, GSSAPI, str(error))]) from error
-            self._acceptors[settings.listener] = known
-        return known[1]
 
     def _token(self, mechanism: str, token_id: str) -> ScramCredential | None:
         token = self._metadata.image.delegation_tokens.by_id.get(token_id)

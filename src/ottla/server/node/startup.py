@@ -60,12 +60,6 @@ def socket_options(config: BrokerConfig) -> SocketOptions:
     )
 
 
-def _max_connections(config: BrokerConfig, descriptors: int) -> int:
-    possible = max(descriptors - RESERVED_DESCRIPTORS, descriptors // 2)
-    configured: int = config.max_connections
-    return configured if descriptors < 0 else min(configured, possible)
-
-
 class ConnectionQuotas(NamedTuple):
     """The connection counts of a node: of its broker's listeners and of its controller's."""
 
@@ -102,7 +96,9 @@ def limit_connections(
     A controller has a quarter of the descriptors. Of excess connections those idle longest are
     closed, as in Kafka, but none between nodes.
     """
-    limit = _max_connections(config, descriptors)
+    possible = max(descriptors - RESERVED_DESCRIPTORS, descriptors // 2)
+    configured: int = config.max_connections
+    limit = configured if descriptors < 0 else min(configured, possible)
     by_address = config.max_connections_per_ip, address_limits(config, addresses)
     of_controllers = limit if descriptors < 0 else min(limit, descriptors // 4)
     quotas.controllers.change(of_controllers, *by_address)

@@ -121,7 +121,15 @@ class QuotaUse:
         throttle_ms = max(throttle_ms, quota.record(ctx.user, ctx.client_id, size, now_ms))
         if throttle_ms:
             quota.record_unthrottled(ctx.user, ctx.client_id, -size, now_ms)
-            empty = _without_records(ctx, request, response)
+            ctx.broker.fetch_sessions.take_back(request, response)
+            for fetched in response.partitions:
+                replica = ctx.broker.replicas.find_key(fetched.key)
+                if replica is not None:
+                    replica.bytes_out -= fetched.size_bytes
+            is_incremental = request.session_epoch > 0 and not response.error_code
+            empty = FetchAnswer(
+                response.error_code, request.session_id if is_incremental else 0, ()
+            )
             frame = self._frame(ctx, empty, throttle_ms)
         self._send(ctx, frame, throttle_ms, now_ms)
 
@@ -152,14 +160,3 @@ class QuotaUse:
         if timed is not None:
             sending_s = self._elapsed_s() - started_s
             timed.meter.record(sending_s * _PERCENT_PER_S, now_ms)
-
-
-def _without_records(ctx: Context, request: FetchValues, unsent: FetchAnswer) -> FetchAnswer:
-    """Return the response of a throttled fetch, and undo the effects of the unsent one."""
-    ctx.broker.fetch_sessions.take_back(request, unsent)
-    for fetched in unsent.partitions:
-        replica = ctx.broker.replicas.find_key(fetched.key)
-        if replica is not None:
-            replica.bytes_out -= fetched.size_bytes
-    is_incremental = request.session_epoch > 0 and not unsent.error_code
-    return FetchAnswer(unsent.error_code, request.session_id if is_incremental else 0, ())

@@ -54,16 +54,6 @@ def _check_enabled(ctx: Context) -> None:
 # -------------------------------------------------------------------- ShareFetch
 
 
-def _failed_fetch(code: ErrorCode) -> ShareFetchResponse:
-    return ShareFetchResponse(
-        error_code=int(code),
-        error_message=None,
-        acquisition_lock_timeout_ms=0,
-        responses=[],
-        node_endpoints=[],
-    )
-
-
 @handles(
     ShareFetchRequest,
     right=_READ,
@@ -80,7 +70,13 @@ def share_fetch(
         _check_renewal(ctx, request)
         session = _session(ctx, MemberKey(group_id, member_id), request)
     except KafkaError as error:
-        failed = _failed_fetch(error.code)
+        failed = ShareFetchResponse(
+            error_code=int(error.code),
+            error_message=None,
+            acquisition_lock_timeout_ms=0,
+            responses=[],
+            node_endpoints=[],
+        )
         if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
             return _after(ctx, request.max_wait_ms, failed)
         return failed
@@ -247,7 +243,27 @@ def _fetch_response(
     named = [one for one in fetched if is_first or _is_named(session, one, fetched[one])]
     for one in dict.fromkeys((*named, *acknowledged)):
         result = fetched.get(one) or FetchedRecords()
-        data = _partition_data(one, result, acknowledged.get(one))
+        acknowledge_error = acknowledged.get(one)
+        error = result.error
+        data = PartitionData(
+            partition_index=one.partition,
+            error_code=0 if error is None else int(error.code),
+            error_message=None
+            if error is None or error.code in _LED_ELSEWHERE
+            else error.code.text,
+            acknowledge_error_code=0 if acknowledge_error is None else int(acknowledge_error.code),
+            acknowledge_error_message=None if acknowledge_error is None else str(acknowledge_error),
+            current_leader=PartitionData.LeaderIdAndEpoch(leader_id=0, leader_epoch=0),
+            records=result.records,
+            acquired_records=[
+                PartitionData.AcquiredRecords(
+                    first_offset=acquired.first_offset,
+                    last_offset=acquired.last_offset,
+                    delivery_count=acquired.delivery_count,
+                )
+                for acquired in result.acquired
+            ],
+        )
         leader = _leader(ctx, one, result.error)
         if leader is not None:
             data.current_leader.leader_id, data.current_leader.leader_epoch = leader
@@ -266,29 +282,6 @@ def _is_named(session: ShareSession, one: TopicIdPartition, result: FetchedRecor
     """Whether a later response of a session names a partition: only where it has news."""
     return session.must_respond(
         one, has_records=bool(result.acquired), has_error=result.error is not None
-    )
-
-
-def _partition_data(
-    one: TopicIdPartition, result: FetchedRecords, acknowledge_error: KafkaError | None
-) -> PartitionData:
-    error = result.error
-    return PartitionData(
-        partition_index=one.partition,
-        error_code=0 if error is None else int(error.code),
-        error_message=None if error is None or error.code in _LED_ELSEWHERE else error.code.text,
-        acknowledge_error_code=0 if acknowledge_error is None else int(acknowledge_error.code),
-        acknowledge_error_message=None if acknowledge_error is None else str(acknowledge_error),
-        current_leader=PartitionData.LeaderIdAndEpoch(leader_id=0, leader_epoch=0),
-        records=result.records,
-        acquired_records=[
-            PartitionData.AcquiredRecords(
-                first_offset=acquired.first_offset,
-                last_offset=acquired.last_offset,
-                delivery_count=acquired.delivery_count,
-            )
-            for acquired in result.acquired
-        ],
     )
 
 
