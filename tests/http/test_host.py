@@ -22,7 +22,7 @@ from ottla.http import host
 from ottla.http.host import Access, BasicLogin, HttpHost, Page
 from ottla.metrics.families import Spelling
 from ottla.server.http import endpoint
-from ottla.server.http.health import NodeHealth
+from ottla.server.http.endpoint import NodeHealth
 from ottla.server.logging.lines import configure_logging
 from tests.waits import WAIT_S
 

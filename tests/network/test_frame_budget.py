@@ -6,8 +6,8 @@ import asyncio
 import struct
 from typing import TYPE_CHECKING
 
-from ottla.network.frame_budget import FrameBudget
 from ottla.network.framing import NO_ROOM, FrameReader
+from ottla.network.limits import FrameBudget
 from ottla.network.server import Listener
 from ottla.network.sockets import listen
 

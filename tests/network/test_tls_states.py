@@ -21,7 +21,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from ottla.network.frame_budget import ReceiveWindow
+from ottla.network.limits import ReceiveWindow
 from ottla.network.tls import TlsConnection
 from tests.server.security.certificates import Authority
 

@@ -15,9 +15,8 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.metrics.sampled_stat import SampledStat, SampleWindow
 from ottla.quota import meters
 from ottla.quota.connections import ConnectionRates, plain_address
-from ottla.quota.mutations import MutationQuota
 from ottla.quota.quotas import Quotas
-from ottla.quota.rates import RateQuota
+from ottla.quota.rates import MutationQuota, RateQuota
 from ottla.server.node.settings import development_defaults
 
 WINDOW = SampleWindow(11, 1000)

@@ -12,9 +12,14 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.network.kerberos import KerberosLogin, Renewal, Tickets, kerberos_login, service_name
 from ottla.protocol.apis.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.protocol.apis.sasl_handshake import SaslHandshakeResponse
-from ottla.security.kerberos_names import parse_kerberos_rules
 from ottla.security.sasl.client import kerberos_login as begin_login
-from ottla.security.sasl.gssapi import GSSAPI, ContextFailed, GssapiServer, gssapi_messages
+from ottla.security.sasl.gssapi import (
+    GSSAPI,
+    ContextFailed,
+    GssapiServer,
+    gssapi_messages,
+    parse_kerberos_rules,
+)
 from ottla.security.sasl.mechanism import InvalidToken
 from ottla.security.sasl.server import SaslServer
 from tests.security.kerberos_stand_in import REALM, TICKET_S, Centre

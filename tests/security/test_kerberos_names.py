@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from ottla.security.kerberos_names import (
+from ottla.security.sasl.gssapi import (
     NoMatchingRule,
     kerberos_short_name,
     parse_kerberos_rules,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Sequence
 
-    from ottla.network.frame_budget import FrameBudget, ReceiveWindow
+    from ottla.network.limits import FrameBudget, ReceiveWindow
     from ottla.security.principal import Principal
     from ottla.types import SendItem
 

@@ -16,7 +16,7 @@ from ottla.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ottla.network.frame_budget import FrameBudget
+    from ottla.network.limits import FrameBudget
 
 FIRST_BYTES = 64 * 1024
 _UNCOUNTED_BYTES: Final = 16 * 1024

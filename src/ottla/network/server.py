@@ -12,8 +12,7 @@ from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.network.connection import Connection
-from ottla.network.frame_budget import ReceiveWindow
-from ottla.network.limits import UNLIMITED, ConnectionQuota
+from ottla.network.limits import UNLIMITED, ConnectionQuota, ReceiveWindow
 from ottla.network.sockets import configure_accepted
 from ottla.network.tls import Handshake, TlsConnection
 
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     from ottla.network.connection import RequestHandler
-    from ottla.network.frame_budget import FrameBudget
-    from ottla.network.limits import ConnectionPace
+    from ottla.network.limits import ConnectionPace, FrameBudget
 
 log = logging.getLogger("ottla.network")
 SCRATCH_BYTES = 256 * 1024

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.network.connection import RequestHandler
-    from ottla.network.frame_budget import FrameBudget, ReceiveWindow
+    from ottla.network.limits import FrameBudget, ReceiveWindow
     from ottla.types import Buffer
 
 log = logging.getLogger("ottla.network")

@@ -19,8 +19,7 @@ from ottla.metrics.ledger import BoundedCache
 from ottla.metrics.sampled_stat import SampleWindow
 from ottla.quota.connections import UNLIMITED, ConnectionRates
 from ottla.quota.meters import KNOWN_BYTES
-from ottla.quota.mutations import MutationQuota
-from ottla.quota.rates import RateQuota
+from ottla.quota.rates import MutationQuota, RateQuota
 from ottla.quota.replication import ReplicationQuotas
 
 if TYPE_CHECKING:

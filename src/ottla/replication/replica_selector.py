@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from ottla.metadata.image.cluster import ClusterImage
-    from ottla.replication.follower_state import FollowerState
+    from ottla.replication.leader_state import FollowerState
     from ottla.replication.partition import Partition
 
 LEADER: Final = -1

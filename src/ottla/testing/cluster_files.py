@@ -64,7 +64,7 @@ class ClusterFiles:
         }
 
     def _format(self, config: Mapping[str, str], listeners: Mapping[int, str]) -> None:
-        from ottla.server.node.quorum_format import format_node, new_quorum
+        from ottla.server.node.format import format_node, new_quorum
         from ottla.server.system.files import RealDirectory
         from ottla.server.system.process import random_uuid
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.server.system.clock import SystemClock
+from ottla.server.system.timers import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

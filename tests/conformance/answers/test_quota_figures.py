@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from ottla.metrics.sampled_stat import SampledStat, SampleWindow
-from ottla.quota.mutations import TokenBucket
-from ottla.quota.rates import over_rate_ms, overdrawn_ms
+from ottla.quota.rates import TokenBucket, over_rate_ms, overdrawn_ms
 from tests.conformance.kafka import HERE
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from ottla.raft.requests import ReplicaKey
 from ottla.raft.voter_history import VoterHistory
 from ottla.raft.voter_set import VoterSet
 from ottla.raft.wire import requests, responses
-from ottla.server.system.clock import SystemClock
 from ottla.server.system.files import RealDirectory
+from ottla.server.system.timers import SystemClock
 from ottla.storage.layout import METADATA_LOG
 from ottla.types import Uuid
 

@@ -28,9 +28,8 @@ from ottla.raft.snapshot import decode_snapshot, snapshot_name
 from ottla.raft.voter_set import VoterAddress
 from ottla.server.controller.quorum_channel import QuorumAccess, QuorumChannel
 from ottla.server.node.format import read_meta_properties
-from ottla.server.system.clock import SystemClock
 from ottla.server.system.files import RealDirectory
-from ottla.server.system.timers import LoopTimer
+from ottla.server.system.timers import LoopTimer, SystemClock
 from ottla.types import METADATA_TOPIC, OffsetAndEpoch, Uuid
 from tests.conformance.kafka import running_kafka
 from tests.conformance.pair import Speaker

@@ -14,7 +14,7 @@ import pytest
 
 from ottla.security.distinguished_name import parse_rules, short_name, subject_name
 from ottla.security.jaas import parse_jaas
-from ottla.security.kerberos_names import kerberos_short_name, parse_kerberos_rules, parse_name
+from ottla.security.sasl.gssapi import kerberos_short_name, parse_kerberos_rules, parse_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -15,7 +15,7 @@ from ottla.protocol.apis.api_versions import ApiVersionsRequest
 from ottla.protocol.apis.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from ottla.protocol.apis.push_telemetry import PushTelemetryRequest
 from ottla.server.broker.telemetry import MAX_INSTANCES, MAX_WAITING, Telemetry, TelemetryContext
-from ottla.server.system.clock import SystemClock
+from ottla.server.system.timers import SystemClock
 from ottla.testing.cluster import Cluster
 from ottla.types import ZERO_UUID, Uuid
 from tests.server.node.receivers import Receiver, register

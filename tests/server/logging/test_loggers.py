@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.server.logging.loggers import APPEND, DELETE, SET, change_levels, logger_levels
+from ottla.server.logging.lines import APPEND, DELETE, SET, change_levels, logger_levels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from ottla.config.broker.removed import removed_setting
 from ottla.config.listener_settings import ListenerSettings
 from ottla.config.problems import ConfigErrors
 from ottla.security.sasl.plain import users_of
-from ottla.server.node.listener_security import jaas_options
+from ottla.server.node.login_handlers import jaas_options
 from ottla.server.node.settings import (
     ConfigFile,
     StartSettings,

@@ -23,8 +23,8 @@ from ottla.protocol.apis.join_group import JoinGroupRequest
 from ottla.protocol.apis.metadata import MetadataRequest
 from ottla.protocol.apis.sync_group import SyncGroupRequest
 from ottla.records.builder import encode_batch
-from ottla.server.system.clock import SystemClock
 from ottla.server.system.files import RealFile
+from ottla.server.system.timers import SystemClock
 from ottla.testing.cluster import Cluster
 from ottla.types import TopicPartition
 from tests.controller.harness import topic

@@ -11,7 +11,7 @@ from ottla.errors import ErrorCode
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.protocol.apis.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from ottla.replication.leader_state import AcknowledgementQueue
-from ottla.server.handlers.delete_records import DeletionWaits, PartitionResult, _Awaited
+from ottla.server.handlers.topics import DeletionWaits, PartitionResult, _Awaited
 from ottla.testing.cluster import Cluster
 from ottla.testing.kafka import Kafka
 from tests.controller.harness import assigned_topic

@@ -9,7 +9,7 @@ from typing import Any
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
 from ottla.purgatory.work import Worker
-from ottla.server.handlers.log_dirs import describe_log_dirs
+from ottla.server.handlers.replicas import describe_log_dirs
 
 
 def _lost_space() -> int:

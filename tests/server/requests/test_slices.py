@@ -16,7 +16,7 @@ from ottla.protocol.apis.list_offsets import ListOffsetsRequest
 from ottla.protocol.apis.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from ottla.purgatory.work import MAX_STEPS, Worker
 from ottla.security.acl import Operation, PatternType, Permission, ResourceType
-from ottla.server.handlers import acls, log_dirs, offsets
+from ottla.server.handlers import acls, offsets, replicas
 from ottla.server.requests.api import served_apis
 from ottla.types import TopicPartition
 
@@ -140,7 +140,7 @@ def test_ends_of_epochs_are_found_in_slices() -> None:
 def test_log_directories_are_described_in_slices() -> None:
     """A directory with many partitions, as monitoring requests it."""
     bed = Bed()
-    answer = log_dirs.describe_log_dirs(bed.ctx, DescribeLogDirsRequest(topics=None))
+    answer = replicas.describe_log_dirs(bed.ctx, DescribeLogDirsRequest(topics=None))
     (result,) = bed.finish(answer).results
     assert [one.partition_size for one in result.topics[0].partitions] == list(range(COUNT))
     assert max(bed.calls) <= MAX_STEPS < sum(bed.calls)

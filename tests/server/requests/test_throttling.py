@@ -11,7 +11,7 @@ from ottla.config.broker import parse_broker_config
 from ottla.protocol.api_keys import ApiKey
 from ottla.quota.quotas import Quotas
 from ottla.server.node.settings import development_defaults
-from ottla.server.requests.throttling import QuotaUse
+from ottla.server.requests.context import QuotaUse
 
 NOW_MS = 5_000_000
 APP = (("client-id", "app"),)

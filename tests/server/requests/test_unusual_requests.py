@@ -16,7 +16,7 @@ from ottla.protocol.apis.fetch import FetchRequest
 from ottla.protocol.apis.list_offsets import ListOffsetsRequest
 from ottla.protocol.apis.metadata import MetadataRequest
 from ottla.protocol.apis.offset_for_leader_epoch import OffsetForLeaderEpochRequest
-from ottla.server.requests import operations
+from ottla.server.requests import rights
 from ottla.testing.cluster import Cluster
 from ottla.types import ZERO_UUID, Uuid
 from tests.server.requests.untrusted_clients import Peer, create_topic, produce
@@ -123,7 +123,7 @@ def test_ids_go_before_names(peer: Peer) -> None:
     ]
     assert [one.topic_authorized_operations for one in found] == [
         0b110111111000,
-        operations.OMITTED,
+        rights.OMITTED,
     ]
 
 

@@ -126,7 +126,7 @@ def test_the_policy_of_logins_is_made_once(monkeypatch: pytest.MonkeyPatch) -> N
         parsed.append(text)
         return parse_jaas(text)
 
-    monkeypatch.setattr("ottla.server.node.listener_security.parse_jaas", parse)
+    monkeypatch.setattr("ottla.server.node.login_handlers.parse_jaas", parse)
     config = {
         "listeners": "LOGIN://127.0.0.1:0,INSIDE://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
         "listener.security.protocol.map": (

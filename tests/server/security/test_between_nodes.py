@@ -18,7 +18,7 @@ from ottla.protocol.apis.sasl_handshake import SaslHandshakeRequest
 from ottla.protocol.frames import encode_request
 from ottla.protocol.records.principal import DefaultPrincipalData
 from ottla.security.acl import Acl, Operation, PatternType, Permission, ResourceType
-from ottla.server.node.security_problems import security_problems
+from ottla.server.node.settings import security_problems
 from ottla.testing.cluster import Cluster
 from tests.security.provider import CLIENT_ID, CLIENT_SECRET, running_provider
 from tests.server.requests.untrusted_clients import Peer

@@ -15,7 +15,7 @@ import pytest
 from ottla import Admin
 from ottla.config.broker import parse_broker_config
 from ottla.config.properties import parse_properties
-from ottla.server.node.security_problems import security_problems
+from ottla.server.node.settings import security_problems
 from ottla.testing.cluster import Cluster
 from tests.cli.running import run
 from tests.documents.snippets import Snippet, section, snippets

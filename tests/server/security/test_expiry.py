@@ -12,7 +12,7 @@ from ottla.network.tls_context import (
     identity_change,
     identity_of,
 )
-from ottla.server.node.security_problems import security_problems
+from ottla.server.node.settings import security_problems
 from ottla.server.system.tls import TlsContexts
 from tests.server.security.certificates import PASSWORD, Authority
 

@@ -19,7 +19,7 @@ from ottla.network.kerberos import KerberosLogin
 from ottla.protocol.apis.metadata import MetadataRequest
 from ottla.protocol.apis.sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.apis.sasl_handshake import SaslHandshakeRequest
-from ottla.server.node.security_problems import security_problems
+from ottla.server.node.settings import security_problems
 from ottla.testing.cluster import Cluster
 from tests.security.kerberos_stand_in import REALM, TICKET_S, Centre
 from tests.server.requests.untrusted_clients import Peer

@@ -16,7 +16,7 @@ from ottla.protocol.apis.api_versions import ApiVersionsRequest
 from ottla.protocol.apis.metadata import MetadataRequest
 from ottla.protocol.apis.sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.apis.sasl_handshake import SaslHandshakeRequest
-from ottla.server.node.security_problems import security_problems
+from ottla.server.node.settings import security_problems
 from ottla.testing.cluster import Cluster
 from tests.server.requests.untrusted_clients import Peer
 from tests.waits import WAIT_S

@@ -23,8 +23,8 @@ from ottla.protocol.apis.metadata import MetadataRequest
 from ottla.protocol.apis.sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.apis.sasl_handshake import SaslHandshakeRequest
 from ottla.security.sasl.oauthbearer import first_message
-from ottla.server.node.peer_token import peer_token_settings
-from ottla.server.node.security_problems import security_problems
+from ottla.server.node.login_handlers import peer_token_settings
+from ottla.server.node.settings import security_problems
 from ottla.server.system.real import RealEnvironment
 from ottla.testing.cluster import Cluster
 from tests.security.provider import CLIENT_ID, CLIENT_SECRET, Provider, running_provider

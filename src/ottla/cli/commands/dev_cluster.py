@@ -138,7 +138,7 @@ def _prepare(members: list[DevNode]) -> None:
     """Write the settings, and format unformatted directories."""
     from ottla.cli.commands.storage import real_environment
     from ottla.config.broker import parse_broker_config
-    from ottla.server.node.quorum_format import format_node, new_quorum
+    from ottla.server.node.format import format_node, new_quorum
     from ottla.server.system.files import make_directory
     from ottla.storage.layout import META_PROPERTIES
 

@@ -34,12 +34,11 @@ if TYPE_CHECKING:
     from ottla.server.broker.directory_moves import DirectoryMoves
     from ottla.server.broker.log_cleaner import LogCleaner
     from ottla.server.broker.metadata import BrokerMetadata
-    from ottla.server.broker.producer_ids import ProducerIdManager
     from ottla.server.broker.replication import Replication
     from ottla.server.broker.telemetry import Telemetry
     from ottla.server.broker.topic_auto_creation import StreamsTopicCreation, TopicAutoCreation
     from ottla.server.broker.transaction_markers import MarkerWriter
-    from ottla.server.broker.transaction_partitions import TransactionPartitions
+    from ottla.server.broker.transaction_partitions import ProducerIdManager, TransactionPartitions
     from ottla.server.broker.transaction_verification import TransactionVerification
     from ottla.server.controller.channel import ControllerChannel
     from ottla.server.controller.quorum_view import QuorumRequests, QuorumView

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from ottla.replication.partition import Partition
     from ottla.replication.replica_set import ReplicaSet
     from ottla.server.broker.metadata import BrokerMetadata
-    from ottla.server.broker.producer_ids import ProducerIdManager
+    from ottla.server.broker.transaction_partitions import ProducerIdManager
     from ottla.server.controller.channel import ControllerChannel
     from ottla.storage.producers.append import Verification
     from ottla.types import Buffer

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from ottla.controller.runtime import ControllerRuntime
     from ottla.protocol.schema import Request
     from ottla.purgatory.pending import Pending
-    from ottla.quota.mutations import MutationQuota
+    from ottla.quota.rates import MutationQuota
     from ottla.security.principal import Principal
     from ottla.server.controller.channel import Requester
     from ottla.server.controller.quorum_view import QuorumView

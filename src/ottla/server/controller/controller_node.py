@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from ottla.purgatory.loop import Loop
     from ottla.purgatory.pending import Pending
     from ottla.purgatory.timing_wheel import TimingWheel
-    from ottla.quota.mutations import MutationQuota
+    from ottla.quota.rates import MutationQuota
     from ottla.raft.driver import RaftDriver, RunInWorker, SendRequest
     from ottla.raft.snapshot import SnapshotReader
     from ottla.storage.directory import Directory

@@ -34,7 +34,7 @@ from ottla.protocol.apis.list_config_resources import (
 )
 from ottla.security.acl import CLUSTER_NAME, Operation, ResourceType
 from ottla.server.handlers.own_settings import check_this_node, when_checked
-from ottla.server.logging.loggers import DELETE, change_levels, logger_levels
+from ottla.server.logging.lines import DELETE, change_levels, logger_levels
 from ottla.server.requests.api import handles
 from ottla.server.requests.refusals import refused
 from ottla.server.requests.rights import REFUSALS, Denied, Reduced, Right, cut, refusal, refusing

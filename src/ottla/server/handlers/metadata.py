@@ -19,7 +19,7 @@ from ottla.protocol.frames import response_header
 from ottla.protocol.primitives import encode_uvarint
 from ottla.security.acl import CLUSTER_NAME, Operation, ResourceType
 from ottla.server.broker.topic_auto_creation import INTERNAL_TOPICS
-from ottla.server.requests import operations
+from ottla.server.requests import rights
 from ottla.server.requests.api import Form, codec_form, handles
 from ottla.server.requests.rights import ByHandler
 from ottla.types import ZERO_UUID
@@ -166,7 +166,7 @@ def _encode_all(
         if isinstance(topic, TopicResponse):
             encoded.topics.append(layout.topic(topic, (), 0))
             continue
-        bits = operations.OMITTED
+        bits = rights.OMITTED
         if has_operations:
             bits = ctx.operations(ResourceType.TOPIC, topic.name)
         key = ctx.listener_name, ctx.api_version, bits
@@ -281,9 +281,9 @@ def metadata(
         cluster_id=broker.cluster_id,
         controller_id=broker.metadata.any_controller_id(),
         topics=[],
-        cluster_authorized_operations=operations.of_cluster(ctx)
+        cluster_authorized_operations=rights.of_cluster(ctx)
         if request.include_cluster_authorized_operations
-        else operations.OMITTED,
+        else rights.OMITTED,
     )
     has_operations = request.include_topic_authorized_operations
     return answer(ctx, response, _topics(ctx, request), has_operations=has_operations)

@@ -53,9 +53,8 @@ from ottla.server.handlers.groups import (
     may_describe,
 )
 from ottla.server.requests.api import handles
-from ottla.server.requests.operations import with_group_operations
 from ottla.server.requests.refusals import refused_without_text
-from ottla.server.requests.rights import Denied
+from ottla.server.requests.rights import Denied, with_group_operations
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.metrics.families import Kind, Series, client_gauge, gauge, label_text, meter, own
 from ottla.metrics.samples import Meter
 from ottla.server.metrics.cluster import ClusterMetrics
-from ottla.server.metrics.coordinators import CoordinatorMetrics, TransactionMetrics
-from ottla.server.metrics.groups import GroupMetrics
+from ottla.server.metrics.groups import CoordinatorMetrics, GroupMetrics, TransactionMetrics
 from ottla.server.metrics.loop import LoopWatch
 from ottla.server.metrics.partitions import PartitionMetrics, share_series
 from ottla.server.metrics.requests import QuotaMetrics

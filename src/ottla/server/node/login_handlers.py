@@ -13,31 +13,193 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.config.broker.endpoints import SecurityProtocol
 from ottla.config.problems import ConfigErrors, ConfigProblem
 from ottla.config.security import ALLOWED_FILES, ALLOWED_URLS
+from ottla.errors import ConfigError
 from ottla.network.fetching import FetchFailed, check_allowed
-from ottla.network.token_retrieval import VALIDATOR
+from ottla.network.kerberos import SERVICE_NAME, Renewal
+from ottla.network.tls_context import client_context, tls_settings
+from ottla.network.token_retrieval import (
+    TOKEN_URL,
+    VALIDATOR,
+    TokenSettings,
+    seconds_to_renewal,
+    token_retriever,
+)
+from ottla.security.jaas import parse_jaas
+from ottla.security.sasl.gssapi import GSSAPI, RULES
 from ottla.security.sasl.jwt import JwtClaims, JwtRules
 from ottla.security.sasl.mechanism import InvalidJwt
 from ottla.security.sasl.oauthbearer import OAUTHBEARER, OAuthBearerServer
 from ottla.security.sasl.plain import PLAIN
 from ottla.security.sasl.scram import HASHES, MIN_ITERATIONS, ScramCredential
-from ottla.server.node.plugins import handler_methods, is_kafkas, load_plugin
+from ottla.server.node.plugins import (
+    PluginError,
+    handler_methods,
+    is_kafkas,
+    load_class,
+    load_plugin,
+)
+from ottla.server.system.kerberos import KerberosSettings
 from ottla.server.system.provider_keys import ProviderKeys, load_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    import asyncio
+    import ssl
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from random import Random
 
     from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
     from ottla.config.listener_settings import ListenerSettings
+    from ottla.network.tls_context import TlsSettings
     from ottla.security.sasl.jwt import Jwk
     from ottla.security.sasl.mechanism import Mechanism
-    from ottla.server.system.provider_keys import CallLater, Run
+    from ottla.server.system.environment import Environment
+    from ottla.server.system.provider_keys import CallLater
+    from ottla.server.system.provider_keys import Run as FetchKeys
 
     Log = Callable[[str], None]
     _Source = tuple[str, int]
     """URL, and milliseconds between fetches."""
+    Run = Callable[[Callable[[], str], Callable[..., None]], None]
+
+_ID_BYTES: Final = 16
+_RETRY_S: Final = 1.0
+_MAX_WAIT_S: Final = 86_400.0
+
+
+class PeerToken:
+    """The current token for one listener of other nodes."""
+
+    def __init__(
+        self, settings: TokenSettings, *, run: Run, loop: asyncio.AbstractEventLoop, rng: Random
+    ) -> None:
+        """Fetch the first token; ConfigErrors without one. run(job, done) uses a worker."""
+        self._settings = settings
+        self._run = run
+        self._loop = loop
+        self._rng = rng
+        try:
+            self.token = self._fetch()
+        except (ConfigError, FetchFailed) as error:
+            text = f"this node has no token to log in with at other nodes: {error}"
+            raise ConfigErrors([ConfigProblem(TOKEN_URL, None, text)]) from error
+        self._wait(self._renewal_s())
+
+    def _fetch(self) -> str:
+        """Fetch a token by the settings in force."""
+        return token_retriever(self._settings)()
+
+    def _renewal_s(self) -> float:
+        return seconds_to_renewal(self._settings, self.token, self._rng.random())
+
+    def _wait(self, seconds: float) -> None:
+        self._loop.call_later(min(seconds, _MAX_WAIT_S), self._renew)
+
+    def _renew(self) -> None:
+        self._run(self._fetch, self._fetched)
+
+    def _fetched(self, token: str | None, error: Exception | None) -> None:
+        if token is not None:
+            self.token = token
+            self._wait(self._renewal_s())
+        elif isinstance(error, ConfigError | FetchFailed):
+            text = "the token of this node is not renewed; the last one stays in use: %s"
+            log.warning(text, error, extra={"event": "login.token_not_renewed"})
+            self._wait(_RETRY_S)
+        elif error is not None:
+            raise error
+
+
+def peer_token_settings(
+    settings: Callable[[], ListenerSettings], environment: Environment | None
+) -> TokenSettings:
+    """Return the settings of a node's own tokens; without an environment none can be fetched."""
+
+    def context() -> ssl.SSLContext | None:
+        protocol = settings().config.security_protocols[settings().listener]
+        return client_context(listener_tls(settings())) if protocol in TLS_PROTOCOLS else None
+
+    def new_id() -> str:
+        assert environment is not None
+        return environment.secret_bytes(_ID_BYTES).hex()
+
+    made: dict[tuple[str, str], Any] = {}
+
+    def plugin(setting: str, method: str) -> Any:
+        """Return the object of a class of the node's file; the class without an environment."""
+        name = token_class(settings(), setting)
+        if name is None:
+            raise ConfigError(f"{setting}: a class is taken from the node's file only")
+        methods = "configure", method
+        try:
+            if environment is None:
+                return load_class(name, methods)
+            if (setting, name) not in made:
+                made[setting, name] = load_plugin(name, methods, settings().config.given)
+        except PluginError as error:
+            raise ConfigError(f"{setting}: {error}") from error
+        return made[setting, name]
+
+    return TokenSettings(
+        lambda name: settings().value(name, OAUTHBEARER),
+        jaas_options(settings(), OAUTHBEARER),
+        allowed(settings().config),
+        context,
+        lambda: 0 if environment is None else environment.clock.now_ms() / 1000,
+        new_id,
+        plugin,
+    )
+
+
+JAAS: Final = "sasl.jaas.config"
+MECHANISMS: Final = "sasl.enabled.mechanisms"
+MAPPING_RULES: Final = "ssl.principal.mapping.rules"
+SUPPORTED: Final = (PLAIN, *HASHES, OAUTHBEARER, GSSAPI)
+SASL_PROTOCOLS: Final = (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
+TLS_PROTOCOLS: Final = (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
+_CLIENT_AUTH: Final = "ssl.client.auth"
+
+
+def listener_tls(settings: ListenerSettings) -> TlsSettings:
+    """Return the TLS settings of a listener.
+
+    Clients of SASL_SSL are named by SASL: as in Kafka, ssl.client.auth then applies only as a
+    setting of the listener itself.
+    """
+    protocol = settings.config.security_protocols[settings.listener]
+    own = settings.own(_CLIENT_AUTH)
+    is_named = protocol in SASL_PROTOCOLS
+    client_auth = own or ("none" if is_named else settings.config.ssl_client_auth)
+    made = tls_settings(settings.value, client_auth)
+    return made._replace(
+        allows_dn_changes=settings.value("ssl.allow.dn.changes"),
+        allows_san_changes=settings.value("ssl.allow.san.changes"),
+    )
+
+
+def jaas_options(settings: ListenerSettings, mechanism: str) -> Mapping[str, str]:
+    """Return the options of a mechanism's JAAS text; ValueError for an invalid one."""
+    text = settings.own(JAAS, mechanism)
+    return {} if text is None else parse_jaas(text.reveal()).options
+
+
+def kerberos_settings(settings: ListenerSettings) -> KerberosSettings:
+    """Return a listener's Kerberos settings; ValueError for an invalid JAAS text."""
+    renewal = Renewal(
+        settings.value("sasl.kerberos.ticket.renew.window.factor"),
+        settings.value("sasl.kerberos.ticket.renew.jitter"),
+        settings.value("sasl.kerberos.min.time.before.relogin") / 1000,
+    )
+    return KerberosSettings(
+        jaas_options(settings, GSSAPI),
+        settings.value(SERVICE_NAME),
+        settings.value(RULES),
+        renewal,
+    )
+
 
 log = logging.getLogger("ottla.login")
 HANDLER: Final = "sasl.server.callback.handler.class"
@@ -147,7 +309,7 @@ _KEYS: Final = _PREFIX + "jwks.endpoint.url"
 class TokenLogins:
     """The keys of each provider that the listeners name."""
 
-    def __init__(self, run: Run, call_later: CallLater, clock: Clock) -> None:
+    def __init__(self, run: FetchKeys, call_later: CallLater, clock: Clock) -> None:
         self._run = run
         self._call_later = call_later
         self._clock = clock

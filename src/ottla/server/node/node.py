@@ -31,9 +31,7 @@ from ottla.server.broker.broker import Broker
 from ottla.server.broker.coordinator_parts import CoordinatorParts, make_coordinators
 from ottla.server.broker.directory_moves import DirectoryMoves
 from ottla.server.broker.maintenance import Maintenance
-from ottla.server.broker.metadata import BrokerMetadata
-from ottla.server.broker.metadata_log import MetadataLog
-from ottla.server.broker.producer_ids import ProducerIdManager
+from ottla.server.broker.metadata import BrokerMetadata, MetadataLog
 from ottla.server.broker.publisher import MetadataPublisher
 from ottla.server.broker.replication import Replication
 from ottla.server.broker.telemetry import Telemetry
@@ -44,7 +42,7 @@ from ottla.server.broker.topic_auto_creation import (
     TopicAutoCreation,
 )
 from ottla.server.broker.transaction_markers import MarkerWriter
-from ottla.server.broker.transaction_partitions import TransactionPartitions
+from ottla.server.broker.transaction_partitions import ProducerIdManager, TransactionPartitions
 from ottla.server.controller.active_controller import ActiveController
 from ottla.server.controller.controller_node import ControllerNode
 from ottla.server.controller.quorum_channel import QuorumAccess, QuorumChannel
@@ -66,7 +64,7 @@ from ottla.server.node.listeners import ListenerRole, NodeListeners
 from ottla.server.node.parts import NodePart, NodeParts, NodeWaits
 from ottla.server.node.resources import NodeResources
 from ottla.server.node.security import NodeSecurity
-from ottla.server.node.security_problems import security_refusal
+from ottla.server.node.settings import security_refusal
 from ottla.server.node.startup import (
     Banner,
     LoadProgress,

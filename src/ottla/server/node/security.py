@@ -27,19 +27,21 @@ from ottla.security.sasl.oauthbearer import OAUTHBEARER, OAuthBearerServer
 from ottla.security.sasl.plain import PLAIN, PlainServer, users_of
 from ottla.security.sasl.scram import MECHANISM_NUMBERS, TOKEN_SHAPE, ScramCredential, ScramServer
 from ottla.security.sasl.server import SaslServer
-from ottla.server.node.listener_security import (
+from ottla.server.node.login_handlers import (
     JAAS,
     MAPPING_RULES,
     MECHANISMS,
     SASL_PROTOCOLS,
     SUPPORTED,
     TLS_PROTOCOLS,
+    LoginHandlers,
+    PeerToken,
+    TokenLogins,
     jaas_options,
     kerberos_settings,
     listener_tls,
+    peer_token_settings,
 )
-from ottla.server.node.login_handlers import LoginHandlers, TokenLogins
-from ottla.server.node.peer_token import PeerToken, peer_token_settings
 from ottla.server.node.plugins import load_plugin
 from ottla.server.requests.login import LoginPolicy, SaslLogins
 from ottla.server.system.kerberos import PeerTickets, acceptor

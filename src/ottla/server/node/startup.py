@@ -10,7 +10,7 @@ import platform
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla._version import __version__
-from ottla.network.frame_budget import FrameBudget
+from ottla.network.limits import FrameBudget
 from ottla.network.server import close_excess
 from ottla.records.compiled import NOT_COMPILED, uncompiled_modules
 from ottla.server.node.dynamic_settings import address_limits, listener_limit

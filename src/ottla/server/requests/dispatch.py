@@ -20,10 +20,9 @@ from ottla.protocol.apis.api_versions import ApiVersionsResponse
 from ottla.protocol.request_header import split_header
 from ottla.purgatory.pending import Pending, as_pending
 from ottla.server.requests.api import served_apis
-from ottla.server.requests.context import Context
+from ottla.server.requests.context import Context, QuotaUse
 from ottla.server.requests.parts import LargeRequest, decoded
 from ottla.server.requests.rights import call_guarded
-from ottla.server.requests.throttling import QuotaUse
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.errors import ConfigError
 from ottla.network import kerberos
-from ottla.security.kerberos_names import parse_kerberos_rules, parse_name
 from ottla.security.sasl.client import kerberos_login
-from ottla.security.sasl.gssapi import ContextFailed, GssapiServer
+from ottla.security.sasl.gssapi import ContextFailed, GssapiServer, parse_kerberos_rules, parse_name
 
 if TYPE_CHECKING:
     import asyncio

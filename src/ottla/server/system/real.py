@@ -13,7 +13,6 @@ import time
 from typing import TYPE_CHECKING
 
 from ottla.network.sockets import listen
-from ottla.server.system.clock import SystemClock
 from ottla.server.system.files import RealDirectory
 from ottla.server.system.process import (
     addresses_of,
@@ -22,6 +21,7 @@ from ottla.server.system.process import (
     process_limits,
     random_uuid,
 )
+from ottla.server.system.timers import SystemClock
 from ottla.server.system.workers import Workers
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ Kafka: org.apache.kafka.server.util.timer.SystemTimerReaper.
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -93,3 +94,15 @@ class LoopTimer(TimingWheel):
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
+
+
+class SystemClock:
+    """Wall time and monotonic time of this machine."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the Unix epoch."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds that never step back."""
+        return time.monotonic_ns() // 1_000_000

@@ -11,7 +11,7 @@ from random import Random
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ottla.server.node.quorum_format import format_node, new_quorum
+from ottla.server.node.format import format_node, new_quorum
 from ottla.testing.simulation.environment import START_MS
 from ottla.testing.simulation.loop import SimulatedLoop
 from ottla.testing.simulation.network import SimulatedNetwork
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ottla.clients.consumer.consumer import AsyncConsumer
     from ottla.clients.producer.producer import AsyncProducer
     from ottla.clients.share.consumer import AsyncShareConsumer
-    from ottla.server.node.quorum_format import QuorumFormat
+    from ottla.server.node.format import QuorumFormat
 
 T = TypeVar("T")
 BOTH = "broker,controller"

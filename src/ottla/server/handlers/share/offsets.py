@@ -21,11 +21,16 @@ from ottla.protocol.apis.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsResponse,
 )
+from ottla.protocol.apis.delete_share_group_state import DeleteShareGroupStateRequest
 from ottla.protocol.apis.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsResponse,
 )
+from ottla.protocol.apis.initialize_share_group_state import InitializeShareGroupStateRequest
 from ottla.protocol.apis.list_offsets import ListOffsetsRequest
+from ottla.protocol.apis.read_share_group_state import ReadShareGroupStateRequest
+from ottla.protocol.apis.read_share_group_state_summary import ReadShareGroupStateSummaryRequest
+from ottla.protocol.apis.write_share_group_state import WriteShareGroupStateRequest
 from ottla.purgatory.pending import Pending, Steps
 from ottla.security.acl import Operation, ResourceType
 from ottla.server.handlers.modern_groups import is_enabled
@@ -346,3 +351,37 @@ def _take(found: dict[TopicPartition, int | ErrorCode], response: Any) -> None:
         for one in topic.partitions:
             name = TopicPartition(topic.name, one.partition_index)
             found[name] = ErrorCode(one.error_code) or one.offset
+
+
+@handles(InitializeShareGroupStateRequest, right=Right(Operation.CLUSTER_ACTION))
+def initialize_share_group_state(
+    ctx: Context, request: InitializeShareGroupStateRequest
+) -> Pending[Any]:
+    """Begin the states of share partitions."""
+    return ctx.broker.share.coordinator.initialize(request)
+
+
+@handles(ReadShareGroupStateRequest, right=Right(Operation.CLUSTER_ACTION))
+def read_share_group_state(ctx: Context, request: ReadShareGroupStateRequest) -> Pending[Any]:
+    """Return states to the leaders of partitions."""
+    return ctx.broker.share.coordinator.read(request)
+
+
+@handles(WriteShareGroupStateRequest, right=Right(Operation.CLUSTER_ACTION))
+def write_share_group_state(ctx: Context, request: WriteShareGroupStateRequest) -> Pending[Any]:
+    """Apply changes of the leaders of partitions."""
+    return ctx.broker.share.coordinator.write(request)
+
+
+@handles(DeleteShareGroupStateRequest, right=Right(Operation.CLUSTER_ACTION))
+def delete_share_group_state(ctx: Context, request: DeleteShareGroupStateRequest) -> Pending[Any]:
+    """Forget the states of share partitions."""
+    return ctx.broker.share.coordinator.delete(request)
+
+
+@handles(ReadShareGroupStateSummaryRequest, right=Right(Operation.CLUSTER_ACTION))
+def read_share_group_state_summary(
+    ctx: Context, request: ReadShareGroupStateSummaryRequest
+) -> Pending[Any]:
+    """Return start offsets and counts of completed deliveries."""
+    return ctx.broker.share.coordinator.read_summary(request)
