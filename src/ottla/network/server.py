@@ -123,7 +123,9 @@ class Listener:
             except OSError as error:
                 self._accept_failed(error)
                 return
-            address = _plain_host(peer[0]), peer[1]
+            host = peer[0]  # IPv4-mapped addresses count as IPv4, as the JVM reports them
+            mapped = host.removeprefix("::ffff:")
+            address = (mapped if "." in mapped else host), peer[1]
             if self._pace is None:
                 self._add(sock, address)
             elif self._has_to_wait(sock, address, self._pace):
@@ -299,12 +301,3 @@ def close_excess(connections: Collection[Connection], max_connections: int) -> N
 def _last_active_ms(connection: Connection) -> float:
     """Return the time of its last activity; connections not yet swept are the newest."""
     return connection.last_active_ms if connection.last_active_ms >= 0 else inf
-
-
-def _plain_host(host: str) -> str:
-    """Return the IPv4 address of an IPv4-mapped IPv6 address, which quotas and limits use.
-
-    The JVM reports such addresses in the same way.
-    """
-    mapped = host.removeprefix("::ffff:")
-    return mapped if "." in mapped else host

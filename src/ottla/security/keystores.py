@@ -60,7 +60,29 @@ def read_store(data: bytes, password: str, key_password: str | None = None) -> K
             raise StoreError("the JKS store is damaged") from error
     if data.startswith(b"-----BEGIN"):
         raise StoreError("it is a PEM file: set the store's type to PEM")
-    return _read_pkcs12(data, password)
+    try:
+        from cryptography.hazmat.primitives.serialization import (
+            Encoding,
+            NoEncryption,
+            PrivateFormat,
+            pkcs12,
+        )
+    except ImportError as error:
+        raise StoreError("PKCS12 stores need the package cryptography") from error
+
+    with suppress(IndexError):  # reported below
+        if _derivation(data, 0) > MAX_DERIVATION:
+            raise StoreError("the store's encryption takes too many rounds")
+    try:
+        store = pkcs12.load_pkcs12(data, password.encode())
+    except ValueError as error:
+        raise StoreError("the PKCS12 store is damaged, or its password is wrong") from error
+    key = ""
+    if store.key is not None:
+        key = store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    others = [one.certificate.public_bytes(Encoding.PEM).decode() for one in store.additional_certs]
+    own = "" if store.cert is None else store.cert.certificate.public_bytes(Encoding.PEM).decode()
+    return KeyMaterial(key, own + "".join(others) if own else "", "".join(others))
 
 
 def pem(kind: str, data: bytes) -> str:
@@ -121,32 +143,6 @@ def _with_lines(block: re.Match[str]) -> str:
     joined = "".join(body.split())
     lines = "\n".join(joined[start : start + _LINE] for start in range(0, len(joined), _LINE))
     return f"\n-----BEGIN {kind}-----\n{lines}\n-----END {kind}-----\n"
-
-
-def _read_pkcs12(data: bytes, password: str) -> KeyMaterial:
-    try:
-        from cryptography.hazmat.primitives.serialization import (
-            Encoding,
-            NoEncryption,
-            PrivateFormat,
-            pkcs12,
-        )
-    except ImportError as error:
-        raise StoreError("PKCS12 stores need the package cryptography") from error
-
-    with suppress(IndexError):  # reported below
-        if _derivation(data, 0) > MAX_DERIVATION:
-            raise StoreError("the store's encryption takes too many rounds")
-    try:
-        store = pkcs12.load_pkcs12(data, password.encode())
-    except ValueError as error:
-        raise StoreError("the PKCS12 store is damaged, or its password is wrong") from error
-    key = ""
-    if store.key is not None:
-        key = store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-    others = [one.certificate.public_bytes(Encoding.PEM).decode() for one in store.additional_certs]
-    own = "" if store.cert is None else store.cert.certificate.public_bytes(Encoding.PEM).decode()
-    return KeyMaterial(key, own + "".join(others) if own else "", "".join(others))
 
 
 class _Bytes:

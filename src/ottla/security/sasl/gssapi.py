@@ -258,12 +258,9 @@ def gssapi_messages(
             token = context.step(answer)
         else:
             answer = yield b""
-        yield context.wrap(_chosen(context.unwrap(answer)) + authorization_id.encode())
+        offer = context.unwrap(answer)
+        if len(offer) != _OFFER_BYTES or not offer[0] & _NO_LAYER:
+            raise ContextFailed("No common protection layer between client and server")
+        yield context.wrap(bytes([_NO_LAYER, 0, 0, 0]) + authorization_id.encode())
     except ContextFailed as error:
         raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, f"GSSAPI: {error}") from error
-
-
-def _chosen(offer: bytes) -> bytes:
-    if len(offer) != _OFFER_BYTES or not offer[0] & _NO_LAYER:
-        raise ContextFailed("No common protection layer between client and server")
-    return bytes([_NO_LAYER, 0, 0, 0])

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from ottla.replication.leader_state import LeaderState
     from ottla.replication.partition import Partition
     from ottla.replication.replica_set import Appended, ReplicaSet
-    from ottla.storage.log.partition_log import PartitionLog
 
     _Awaited = tuple["_PartitionResult", LeaderState, int]
 
@@ -160,7 +159,10 @@ class MarkerWriter:
                 or partition.leading is not None
                 or at.topic in self._participants
                 or replicas.overdue_flushes
-                or _is_flushed_by_next(partition.log)
+                or (
+                    partition.log.log_end_offset + 1 - partition.log.recovery_point
+                    >= partition.log.config.flush_messages
+                )
             ):
                 rest.append(at)
                 continue
@@ -262,11 +264,6 @@ class MarkerWriter:
             AppendOrigin.COORDINATOR,
             transaction=marker.transaction,
         )
-
-
-def _is_flushed_by_next(log: PartitionLog) -> bool:
-    """Whether one more record reaches flush.messages."""
-    return log.log_end_offset + 1 - log.recovery_point >= log.config.flush_messages
 
 
 def _encoded(end: EndTransaction, now_ms: int) -> _EncodedMarker:

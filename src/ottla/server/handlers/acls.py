@@ -24,8 +24,6 @@ from ottla.server.requests.api import Form, codec_form, handles
 from ottla.server.requests.rights import Right
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ottla.protocol.records.metadata import AccessControlEntryRecord
     from ottla.purgatory.work import Work
     from ottla.security.acl import Acl, AclFilter
@@ -94,22 +92,6 @@ class EncodedResource:
 
     def _whole(self) -> bytes:
         return _element(self._resource, self._version)
-
-
-def encode_all(resources: dict[Any, EncodedResource], answer: EncodedAcls) -> Iterator[None]:
-    """Encode a resource in a step, from the last one on; it is taken from the dict.
-
-    A dict that holds all of them to the end is freed at once, which takes 20 ms.
-    """
-    answer.resource_count = len(resources)
-    encoded: list[bytes] = []
-    while resources:
-        encoded.append(resources.popitem()[1].to_bytes())
-        if len(encoded) == _RESOURCES_AT_ONCE or not resources:
-            answer.parts.append(b"".join(reversed(encoded)))
-            encoded.clear()
-        yield
-    answer.parts.reverse()
 
 
 def _element(resource: Resource, version: int) -> bytes:
@@ -186,7 +168,17 @@ def _describe(
             if resource is None:
                 resource = resources[key] = EncodedResource(_resource(*key), version)
             resource.add(_entry(acl))
-    yield from encode_all(resources, answer)
+    # encode a resource in a step, from the last one on; it is taken from the dict. A dict
+    # that holds all of them to the end is freed at once, which takes 20 ms
+    answer.resource_count = len(resources)
+    encoded: list[bytes] = []
+    while resources:
+        encoded.append(resources.popitem()[1].to_bytes())
+        if len(encoded) == _RESOURCES_AT_ONCE or not resources:
+            answer.parts.append(b"".join(reversed(encoded)))
+            encoded.clear()
+        yield
+    answer.parts.reverse()
     return answer
 
 

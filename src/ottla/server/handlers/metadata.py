@@ -388,7 +388,10 @@ def _create_missing(
     """Answer unknown names, and begin to create them: the client's retry finds them."""
     if not names:
         return []
-    codes = {name: _code_of_missing(name) for name in names}
+    codes = {
+        name: (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_topic_name(name) else _INVALID)
+        for name in names
+    }
     if request.allow_auto_topic_creation and ctx.broker.metadata.config.auto_create_topics_enable:
         may_all = ctx.is_allowed(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
         for name in codes:
@@ -410,8 +413,3 @@ def _create_missing(
         )
         for name, code in codes.items()
     ]
-
-
-def _code_of_missing(name: str) -> ErrorCode:
-    """Return the error of a missing topic or of an invalid name."""
-    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_topic_name(name) else _INVALID

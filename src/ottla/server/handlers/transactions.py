@@ -89,7 +89,9 @@ def init_producer_id(
     """Return a producer id and epoch; a transactional id fences its earlier producers."""
     has_id = request.producer_id != NO_PRODUCER_ID
     if has_id != (request.producer_epoch != _NO_EPOCH):
-        return _no_producer(ErrorCode.INVALID_REQUEST)
+        return InitProducerIdResponse(
+            error_code=int(ErrorCode.INVALID_REQUEST), producer_id=-1, producer_epoch=-1
+        )
     if request.transactional_id is None:
         return ctx.broker.producer_ids.next_id().then(
             lambda producer_id: InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
@@ -114,10 +116,6 @@ def init_producer_id(
         two_phase=request.enable2_pc,
         keeps_prepared=request.keep_prepared_txn,
     ).then(response)
-
-
-def _no_producer(code: ErrorCode) -> InitProducerIdResponse:
-    return InitProducerIdResponse(error_code=int(code), producer_id=-1, producer_epoch=-1)
 
 
 def _may_add(ctx: Context, request: AddPartitionsToTxnRequest) -> Decision | None:

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from ottla.config.metrics import MetricsSettings
-    from ottla.http.host import Access
     from ottla.metrics.families import Spelling
     from ottla.network.server import Listener
     from ottla.server.broker.broker import Broker
@@ -276,16 +275,6 @@ class HttpEndpoint:
 
         return NodePages(self.health, Spelling(self._settings.metrics_names)).all()
 
-    def _access(self) -> Access:
-        """Return how clients come in. Raises TlsError."""
-        from ottla.http.host import Access, BasicLogin
-
-        login = None
-        password = self._settings.metrics_basic_auth_password
-        if self._settings.metrics_basic_auth_username and password is not None:
-            login = BasicLogin(self._settings.metrics_basic_auth_username, password)
-        return Access(self._context(), login)
-
     def _context(self) -> ssl.SSLContext | None:
         """Return the context of HTTPS."""
         location = self._settings.metrics_ssl_keystore_location
@@ -327,7 +316,13 @@ class HttpEndpoint:
         """Begin to answer probes: the node starts. Raises TlsError."""
         if self._served is not None:
             self._served.health.starting()
-            self._served.service.start(self._pages, self._access())
+            from ottla.http.host import Access, BasicLogin
+
+            login = None
+            password = self._settings.metrics_basic_auth_password
+            if self._settings.metrics_basic_auth_username and password is not None:
+                login = BasicLogin(self._settings.metrics_basic_auth_username, password)
+            self._served.service.start(self._pages, Access(self._context(), login))
 
     def recovering(self, log_dirs: Iterable[LogDirectory]) -> None:
         """Report that the node begins to open its logs."""

@@ -389,7 +389,14 @@ class GroupMetrics:
                 yield None
         if self._entries is entries:  # else metadata changed between two slices
             self._entries = seen
-        yield from _lag_series(rows)
+        labels, timed = tuple(rows.labels), tuple(rows.timed_labels)
+        yield Series(_LAG, labels, rows.lags)
+        yield Series(_OFFSET, labels, rows.offsets)
+        yield Series(_LAG_MILLIS, timed, rows.millis)
+        yield Series(_LAG_SECONDS, timed, [millis / 1000 for millis in rows.millis])
+        sums = tuple(label_text(consumergroup=group, topic=topic) for group, topic in rows.lag_sums)
+        yield Series(_LAG_SUM, sums, list(rows.lag_sums.values()))
+        yield Series(_OFFSET_SUM, sums, list(rows.offset_sums.values()))
         yield from self._group_series()
 
     def _find(self, group_id: str, partition: TopicPartition) -> _Entry | None:
@@ -441,17 +448,6 @@ class GroupMetrics:
             in_state = states[kind.name]
             yield Series(family, state_labels, [in_state[state] for state in kind.states])
         yield from self._events.collect()
-
-
-def _lag_series(rows: _Rows) -> Iterator[Series]:
-    labels, timed = tuple(rows.labels), tuple(rows.timed_labels)
-    yield Series(_LAG, labels, rows.lags)
-    yield Series(_OFFSET, labels, rows.offsets)
-    yield Series(_LAG_MILLIS, timed, rows.millis)
-    yield Series(_LAG_SECONDS, timed, [millis / 1000 for millis in rows.millis])
-    sums = tuple(label_text(consumergroup=group, topic=topic) for group, topic in rows.lag_sums)
-    yield Series(_LAG_SUM, sums, list(rows.lag_sums.values()))
-    yield Series(_OFFSET_SUM, sums, list(rows.offset_sums.values()))
 
 
 def _timestamp_ms(log: PartitionLog, offset: int) -> int | None:

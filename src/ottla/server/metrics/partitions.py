@@ -265,16 +265,14 @@ class PartitionMetrics:
         partitions = list(self._replicas)
         leaders = [one for one in partitions if one.is_leader]
         if has_moved or partitions != self._view.partitions or leaders != self._view.leaders:
-            self._rebuild(partitions)
-
-    def _rebuild(self, partitions: list[Partition]) -> None:
-        there, view = set(partitions), self._view
-        gone = [one for one in view.partitions if one not in there]
-        ended = tuple(
-            before + sum(one.counts(gone)) for one, before in zip(TRAFFIC, view.ended, strict=True)
-        )
-        self._view = _view(partitions, ended)
-        self._standing = None
+            there, view = set(partitions), self._view
+            gone = [one for one in view.partitions if one not in there]
+            ended = tuple(
+                before + sum(one.counts(gone))
+                for one, before in zip(TRAFFIC, view.ended, strict=True)
+            )
+            self._view = _view(partitions, ended)
+            self._standing = None
 
     def tick(self, now_s: float) -> None:
         """Update the rates from the counts since the last tick."""

@@ -112,7 +112,9 @@ class RequestMetrics:
         yield Series(_LOCAL, labels, _columns(one.local for _, one in shown))
         yield Series(_REMOTE, labels, _columns(one.remote for _, one in shown))
         for family in _ON_ONE_LOOP:
-            yield Series(family, labels, _zeros(one.total.count for _, one in shown))
+            counts = (one.total.count for _, one in shown)
+            zeros = [0.0] * (len(QUANTILES) + 1)
+            yield Series(family, labels, ([value for count in counts for value in (*zeros, count)]))
         requests, errors = self.requests, self.times.errors
         failed = errors[_FETCH, int(ErrorCode.UNKNOWN_SERVER_ERROR)]
         yield Series(_FAILED_FETCHES, ("",), (failed,))
@@ -145,12 +147,6 @@ def _columns(all_recent: Iterable[Recent]) -> list[float]:
         columns += [one * 1000 for one in (*recent.quantiles(), recent.total)]
         columns.append(recent.count)
     return columns
-
-
-def _zeros(counts: Iterable[int]) -> list[float]:
-    """Return the columns of a time that is always zero."""
-    zeros = [0.0] * (len(QUANTILES) + 1)
-    return [value for count in counts for value in (*zeros, count)]
 
 
 _A_SLICE = 100

@@ -82,7 +82,23 @@ def format_directories(config: BrokerConfig, request: FormatRequest, target: For
     voters = _initial_voters(config, request, target, is_replacement=is_replacement)
     levels, kraft_version = _levels(request, is_dynamic=not config.voters)
     metadata_version = levels[METADATA_VERSION]
-    fresh = _directories_to_format(config, request, cluster_id, target, formatted)
+    # return the paths without meta.properties; FormatError when the others disagree
+    for path, meta in formatted.items():
+        for name, expected, found in (
+            ("cluster.id", cluster_id, meta.cluster_id),
+            ("node.id", str(config.node_id), str(meta.node_id)),
+        ):
+            if expected != found:
+                raise FormatError(
+                    f"Invalid {name} in: {path}/{META_PROPERTIES}. Expected {expected}, but read "
+                    f"{found}"
+                )
+        if not request.ignore_formatted:
+            raise FormatError(
+                f"Log directory {path} is already formatted. Use --ignore-formatted to ignore "
+                "this directory and format the others."
+            )
+    fresh = [path for path in target.directories if path not in formatted]
     if not fresh:
         target.echo("All of the log directories are already formatted.")
         return
@@ -174,20 +190,17 @@ def _initial_voters(
             "of the following: --standalone, --initial-controllers, or --no-initial-controllers."
         )
     if request.standalone:
-        return VoterSet([_standalone_voter(config, target.new_uuid())])
+        directory_id = target.new_uuid()
+        if not config.is_controller:
+            raise FormatError("You can only use --standalone on a controller.")
+        if not config.controller_endpoints:
+            raise FormatError("No controller listeners found.")
+        reached = config.advertised_controller_endpoint
+        endpoint = VoterAddress(reached.listener, reached.host or "localhost", reached.port)
+        return VoterSet([(Voter(config.node_id, directory_id, (endpoint,)))])
     if request.initial_controllers:
         return VoterSet(request.initial_controllers)
     return None
-
-
-def _standalone_voter(config: BrokerConfig, directory_id: Uuid) -> Voter:
-    if not config.is_controller:
-        raise FormatError("You can only use --standalone on a controller.")
-    if not config.controller_endpoints:
-        raise FormatError("No controller listeners found.")
-    reached = config.advertised_controller_endpoint
-    endpoint = VoterAddress(reached.listener, reached.host or "localhost", reached.port)
-    return Voter(config.node_id, directory_id, (endpoint,))
 
 
 def _levels(request: FormatRequest, *, is_dynamic: bool) -> tuple[dict[str, int], int]:
@@ -234,32 +247,6 @@ def _levels(request: FormatRequest, *, is_dynamic: bool) -> tuple[dict[str, int]
             )
     levels |= requested
     return levels, kraft_version
-
-
-def _directories_to_format(
-    config: BrokerConfig,
-    request: FormatRequest,
-    cluster_id: str,
-    target: FormatTarget,
-    formatted: Mapping[str, MetaProperties],
-) -> list[str]:
-    """Return the paths without meta.properties; FormatError when the others disagree."""
-    for path, meta in formatted.items():
-        for name, expected, found in (
-            ("cluster.id", cluster_id, meta.cluster_id),
-            ("node.id", str(config.node_id), str(meta.node_id)),
-        ):
-            if expected != found:
-                raise FormatError(
-                    f"Invalid {name} in: {path}/{META_PROPERTIES}. Expected {expected}, but read "
-                    f"{found}"
-                )
-        if not request.ignore_formatted:
-            raise FormatError(
-                f"Log directory {path} is already formatted. Use --ignore-formatted to ignore "
-                "this directory and format the others."
-            )
-    return [path for path in target.directories if path not in formatted]
 
 
 def _directory_id(

@@ -81,7 +81,6 @@ from ottla.storage.log_set.log_set import LogSet
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
-    from ottla.purgatory.pending import Pending
     from ottla.replication.delayed_fetch import DelayedFetch
     from ottla.server.system.environment import Environment
     from ottla.storage.directories.loader import FoundLog
@@ -159,7 +158,17 @@ class Node:
         parts.add(NodePart("the channel of heartbeats", close=self._heartbeats.close))
         parts.add(NodePart("the channel of forwarded requests", close=self._forwarding.close))
         parts.add(NodePart("the controller's registration", close=self._registration.close))
-        self._lifecycle = self._make_lifecycle(loader)
+        resources = self._resources
+        self._lifecycle = BrokerLifecycle(
+            self.config,
+            self._heartbeats,
+            loader.image,
+            incarnation_id=resources.environment.new_uuid(),
+            cordoned=self._cordoned_ids(self.config),
+            clock=self.clock,
+            timer=resources.timer,
+            on_report_timeout=self._halt,
+        )
         parts.add(
             NodePart(
                 "the lifecycle",
@@ -290,19 +299,6 @@ class Node:
             loop=resources.loop,
             stopwatch=resources.environment.stopwatch,
             turns=resources.turns,
-        )
-
-    def _make_lifecycle(self, loader: MetadataLoader) -> BrokerLifecycle:
-        resources = self._resources
-        return BrokerLifecycle(
-            self.config,
-            self._heartbeats,
-            loader.image,
-            incarnation_id=resources.environment.new_uuid(),
-            cordoned=self._cordoned_ids(self.config),
-            clock=self.clock,
-            timer=resources.timer,
-            on_report_timeout=self._halt,
         )
 
     def _make_quorum_channel(self) -> QuorumChannel:
@@ -533,7 +529,21 @@ class Node:
             self._listeners.start(self._resources.early_listeners(self.config))
             is_ready = self.controller.start()
             self._tick_controller(0)
-            await self._quorum_ready(is_ready)
+            # wait for the metadata; raises KafkaError that says why there is none. As
+            # in Kafka a controller waits for the others without a limit, a broker
+            # alone until its registration is due
+            limit_ms = self.config.server_max_startup_time_ms
+            if not self.config.is_controller:
+                limit_ms = min(limit_ms, self.config.initial_broker_registration_timeout_ms)
+            try:
+                await self._waits.completed(is_ready, limit_ms, reason=self._why_no_leader)
+            except KafkaError as error:
+                if error.code is not ErrorCode.REQUEST_TIMED_OUT:
+                    raise
+                code = ErrorCode.REQUEST_TIMED_OUT
+                if self._quorum_channel.foreign_controllers:
+                    code = ErrorCode.INCONSISTENT_CLUSTER_ID
+                raise KafkaError(code, self._why_no_leader()) from error
             self.controller.add_listener(MetadataLog(self.config.node_id).metadata_changed)
             if self.config.is_controller:
                 self.controller.add_listener(self._registration.metadata_changed)
@@ -553,25 +563,6 @@ class Node:
         log.info("started in %d ms", elapsed_ms, extra={"event": "node.started"})
         self.http.running()
         self._sweep_connections(self.clock.monotonic_ms())
-
-    async def _quorum_ready(self, is_ready: Pending[None]) -> None:
-        """Wait for the metadata; raises KafkaError that says why there is none.
-
-        As in Kafka a controller waits for the others without a limit, a broker alone until its
-        registration is due.
-        """
-        limit_ms = self.config.server_max_startup_time_ms
-        if not self.config.is_controller:
-            limit_ms = min(limit_ms, self.config.initial_broker_registration_timeout_ms)
-        try:
-            await self._waits.completed(is_ready, limit_ms, reason=self._why_no_leader)
-        except KafkaError as error:
-            if error.code is not ErrorCode.REQUEST_TIMED_OUT:
-                raise
-            code = ErrorCode.REQUEST_TIMED_OUT
-            if self._quorum_channel.foreign_controllers:
-                code = ErrorCode.INCONSISTENT_CLUSTER_ID
-            raise KafkaError(code, self._why_no_leader()) from error
 
     def _why_no_leader(self) -> str:
         return self._quorum_channel.why_no_leader(self.controller.quorum.voters)

@@ -252,9 +252,25 @@ class QuotaUse:
             self.handled()  # the handler raised
         now_ms = ctx.broker.clock.monotonic_ms()
         if ctx.connection.is_closed:
-            self._record_unanswered(ctx, response, now_ms)
+            is_produce = ctx.api_key == _PRODUCE
+            if is_produce:
+                ctx.broker.quotas.produced.record(
+                    ctx.user, ctx.client_id, self._request_bytes, now_ms
+                )
+            if ctx.api.is_throttled and not (is_produce and response is None):
+                self._record_time(ctx, now_ms)
         elif ctx.api_key == _PRODUCE:
-            self._answer_produce(ctx, response, now_ms)
+            # record the request's bytes; without a response (acks=0) its time is not
+            # counted
+            throttle_ms = ctx.broker.quotas.produced.record(
+                ctx.user, ctx.client_id, self._request_bytes, now_ms
+            )
+            if response is None:
+                ctx.connection.mute(throttle_ms)
+                return
+            time_throttle_ms = self._record_time(ctx, now_ms)
+            throttle_ms = max(throttle_ms, time_throttle_ms)
+            self._send(ctx, self._frame(ctx, response, throttle_ms), throttle_ms, now_ms)
         elif response is None:
             ctx.connection.request_done()
         elif self._fetch is not None:
@@ -263,26 +279,6 @@ class QuotaUse:
             throttle_ms = self._record_time(ctx, now_ms) if ctx.api.is_throttled else 0
             throttle_ms = max(throttle_ms, getattr(response, "throttle_time_ms", 0))
             self._send(ctx, self._frame(ctx, response, throttle_ms), throttle_ms, now_ms)
-
-    def _record_unanswered(self, ctx: Context, response: Any, now_ms: int) -> None:
-        """Record the cost of a client that disconnected before its response."""
-        is_produce = ctx.api_key == _PRODUCE
-        if is_produce:
-            ctx.broker.quotas.produced.record(ctx.user, ctx.client_id, self._request_bytes, now_ms)
-        if ctx.api.is_throttled and not (is_produce and response is None):
-            self._record_time(ctx, now_ms)
-
-    def _answer_produce(self, ctx: Context, response: Any, now_ms: int) -> None:
-        """Record the request's bytes; without a response (acks=0) its time is not counted."""
-        throttle_ms = ctx.broker.quotas.produced.record(
-            ctx.user, ctx.client_id, self._request_bytes, now_ms
-        )
-        if response is None:
-            ctx.connection.mute(throttle_ms)
-            return
-        time_throttle_ms = self._record_time(ctx, now_ms)
-        throttle_ms = max(throttle_ms, time_throttle_ms)
-        self._send(ctx, self._frame(ctx, response, throttle_ms), throttle_ms, now_ms)
 
     def _answer_fetch(
         self, ctx: Context, request: FetchValues, response: FetchAnswer, now_ms: int

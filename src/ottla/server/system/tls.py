@@ -69,7 +69,14 @@ class TlsContexts:
         try:
             context = server_context(settings)
             if made is not None:
-                _check_identity(made.identity, identity, settings)
+                refusal = identity_change(
+                    made.identity,
+                    identity,
+                    allows_dn=settings.allows_dn_changes,
+                    allows_san=settings.allows_san_changes,
+                )
+                if refusal is not None:
+                    raise TlsError(refusal)
         except TlsError as error:
             if made is None:
                 raise
@@ -102,15 +109,6 @@ class TlsContexts:
         verb = "expires" if expires_s > now_s else "expired"
         text = "listener %s: its certificate %s on %s; write a new one to the same file"
         log.warning(text, listener, verb, _day(expires_s), extra={"event": "tls.expiry"})
-
-
-def _check_identity(before: Identity | None, after: Identity | None, new: TlsSettings) -> None:
-    """Raise TlsError where a new certificate names another node."""
-    refusal = identity_change(
-        before, after, allows_dn=new.allows_dn_changes, allows_san=new.allows_san_changes
-    )
-    if refusal is not None:
-        raise TlsError(refusal)
 
 
 def _day(seconds: float) -> str:

@@ -164,7 +164,10 @@ def _fetch(
     broker = ctx.broker
     refused: dict[Any, KafkaError] = {}
     opened: dict[object, SharePartition] = {}
-    for one in _rotated(list(session.partitions), request.share_session_epoch):
+    # begin with another partition in each epoch: the limits of a fetch favour the first ones
+    partitions = list(session.partitions)
+    start = request.share_session_epoch % len(partitions) if partitions else 0
+    for one in partitions[start:] + partitions[:start]:
         code = partition_error(ctx, one)
         try:
             if code is not None:
@@ -202,12 +205,6 @@ def _fetch(
     keys: list[Any] = [*opened, *(one.key for one in opened.values())]
     broker.share.fetches.try_complete_else_watch(delayed, keys)
     return delayed.answer
-
-
-def _rotated(partitions: list[TopicIdPartition], epoch: int) -> list[TopicIdPartition]:
-    """Begin with another partition in each epoch: the limits of a fetch favour the first ones."""
-    start = epoch % len(partitions) if partitions else 0
-    return partitions[start:] + partitions[:start]
 
 
 def _load(

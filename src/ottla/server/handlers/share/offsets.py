@@ -177,22 +177,20 @@ def _describe(ctx: Context, requested: Any) -> Pending[Group]:
     for topic in requested.topics:
         topic_id = ctx.broker.metadata.topic_id(topic.topic_name)
         if topic_id is None:
-            unknown.append(_unknown_topic(topic))
+            unknown.append(
+                Topic(
+                    topic_name=topic.topic_name,
+                    topic_id=ZERO_UUID,
+                    partitions=[
+                        Partition(partition_index=index, start_offset=_UNKNOWN, leader_epoch=0)
+                        for index in topic.partitions
+                    ],
+                )
+            )
         else:
             found[topic_id] = list(topic.partitions)
     known(Pending.of(found))
     return answer
-
-
-def _unknown_topic(topic: Any) -> Topic:
-    return Topic(
-        topic_name=topic.topic_name,
-        topic_id=ZERO_UUID,
-        partitions=[
-            Partition(partition_index=index, start_offset=_UNKNOWN, leader_epoch=0)
-            for index in topic.partitions
-        ],
-    )
 
 
 def _with_lags(
