@@ -35,7 +35,7 @@ METRICS = [f"server.metrics.{path.stem}" for path in (SOURCE / "server" / "metri
 SPARK_SESSION = "ottla.spark.jvm.local_session"
 FACADE_MAKERS = {"blocking", "locked"}
 """The functions that make a method of a blocking client from one of the asyncio client."""
-METRIC_MODULES = sorted({*METRICS, "server.http.health", "server.system.process_metrics"})
+METRIC_MODULES = sorted({*METRICS, "server.http.app", "server.system.process"})
 
 
 def settings(tables: Iterable[tuple[str, type[ConfigTable]]], *, dynamic: bool = False) -> str:

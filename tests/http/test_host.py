@@ -21,8 +21,8 @@ from ottla.config.secret import Secret
 from ottla.http import host
 from ottla.http.host import Access, BasicLogin, HttpHost, Page
 from ottla.metrics.families import Spelling
-from ottla.server.http import endpoint
-from ottla.server.http.endpoint import NodeHealth
+from ottla.server.http import app
+from ottla.server.http.app import NodeHealth
 from ottla.server.logging.lines import configure_logging
 from tests.waits import WAIT_S
 
@@ -173,7 +173,7 @@ def test_an_idle_connection_goes_before_one_that_waits(
 
 def test_scrapes_are_bounded_and_probes_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """One scrape more than may be gathered at a time is refused; probes are answered meanwhile."""
-    monkeypatch.setattr(endpoint, "SCRAPES_MAX", 1)
+    monkeypatch.setattr(app, "SCRAPES_MAX", 1)
 
     async def run() -> list[int]:
         nothing: Any = None
@@ -185,7 +185,7 @@ def test_scrapes_are_bounded_and_probes_are_not(monkeypatch: pytest.MonkeyPatch)
             return []
 
         monkeypatch.setattr(health, "gather", gather)
-        node_pages = endpoint.NodePages(health, Spelling.CLASSIC)
+        node_pages = app.NodePages(health, Spelling.CLASSIC)
         request = Request({"type": "http", "headers": []})
         first = asyncio.create_task(node_pages.metrics(request))
         await asyncio.sleep(0)

@@ -24,7 +24,8 @@ import ottla
 from ottla.config.broker import parse_broker_config
 from ottla.config.problems import ConfigErrors
 from ottla.errors import OttlaError
-from ottla.server.http.endpoint import BrokerState, HttpEndpoint
+from ottla.server.http.app import BrokerState
+from ottla.server.http.endpoint import HttpEndpoint
 from ottla.server.metrics.loop import BEAT_S
 from ottla.server.system.ports import PortTaken
 from ottla.testing.cluster import TEST_DEFAULTS, Cluster
@@ -270,7 +271,7 @@ def test_a_scraper_that_wants_openmetrics_and_gzip_gets_them(cluster: Cluster) -
 
 def test_a_stuck_loop_is_not_alive(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the loop is blocked, the probes report it and a scrape does not hang."""
-    monkeypatch.setattr("ottla.server.http.endpoint.LIVE_LIMIT_S", 0.05)
+    monkeypatch.setattr("ottla.server.http.app.LIVE_LIMIT_S", 0.05)
     is_held, free = threading.Event(), threading.Event()
 
     def hold(_node: object) -> None:
