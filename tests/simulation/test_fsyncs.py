@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ottla
-from ottla.errors import KafkaError
+from ottla.errors import ConfigError, KafkaError
 from ottla.raft.recovery_point import finish_truncation
 from ottla.raft.replicated_log import ReplicatedLog
 from ottla.raft.snapshot import encode_snapshot
@@ -24,11 +24,13 @@ from ottla.storage.directories.log_dir import LogDirectory, decode_meta_properti
 from ottla.storage.layout import CLEAN_MARKER, META_PROPERTIES, RECOVERY_POINT_CHECKPOINT
 from ottla.storage.log.inspection import LogInspection, inspect_log
 from ottla.storage.log.repair import lower_checkpoints, truncate_log
+from ottla.storage.remote.managers.directory import ROOT, DirectoryStorage
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import OffsetAndEpoch, TopicPartition, Uuid
 from tests.simulation.nodes import sweep
 from tests.storage.cleaner.cleaning import COMPACT, CleanerBed, put_keys, records_of
 from tests.storage.logs import NOW_MS, close, end, flush, new_log, put, send
+from tests.storage.remote.test_directory_manager import files_of, segment_of, storage_of
 from tests.storage.sets import A, drain, make, open_set
 
 if TYPE_CHECKING:
@@ -76,6 +78,16 @@ TRUNCATED = (
     "begin_truncation: "
     "directory.write_file_atomically(TRUNCATION_PATH, encode_offsets({_PARTITION: offset}))"
 )
+REMOTE_ROOT = "DirectoryStorage.configure: directory.sync()"
+REMOTE_MARKER = (
+    'DirectoryStorage._claim: directory.write_file_atomically(MARKER, f"{cluster_id}\\n".encode())'
+)
+REMOTE_FILE = "DirectoryStorage.copy_segment: file.sync()"
+REMOTE_NAMES = "DirectoryStorage.copy_segment: directory.sync(parent)"
+REMOTE_PARTITION = "DirectoryStorage.copy_segment: directory.sync(ROOT)"
+REMOTE_REMOVED = (
+    'DirectoryStorage._remove: self._directory.sync(f"{ROOT}/{partition_path(segment)}")'
+)
 
 NOTICED_AFTER_A_CALL = {
     CLEANED,
@@ -94,6 +106,12 @@ NOTICED_AFTER_A_CALL = {
     REPAIR_LOG,
     REPAIR_NAMES,
     TRUNCATED,
+    REMOTE_ROOT,
+    REMOTE_MARKER,
+    REMOTE_FILE,
+    REMOTE_NAMES,
+    REMOTE_PARTITION,
+    REMOTE_REMOVED,
 }
 NOTICED = {*NOTICED_BY_OPERATION, *NOTICED_BY_SEED, *NOTICED_AFTER_A_CALL}
 NODE_PACKAGES = ("raft", "storage", "server/node")
@@ -374,6 +392,37 @@ def _compacted_is_lost(seed: int) -> bool:
     return {one.key: one.value for one in found if one.offset < end_offset} != expected
 
 
+def _copied_remotely(seed: int) -> tuple[SimulatedDisk, DirectoryStorage]:
+    disk = SimulatedDisk(seed)
+    storage = storage_of(disk, **{"cluster.id": "c"})
+    storage.copy_segment(segment_of(), files_of(SimulatedDisk()))
+    return disk, storage
+
+
+def _remote_segment_is_lost(seed: int) -> bool:
+    disk, _ = _copied_remotely(seed)
+    copied = {path: disk.content(path) for path in disk.files()}
+    disk.crash()
+    return {path: disk.content(path) for path in disk.files()} != copied
+
+
+def _remote_storage_is_another_clusters(seed: int) -> bool:
+    disk, _ = _copied_remotely(seed)
+    disk.crash()
+    try:
+        storage_of(disk, **{"cluster.id": "c"})
+    except ConfigError:
+        return True
+    return False
+
+
+def _remote_segment_returns(seed: int) -> bool:
+    disk, storage = _copied_remotely(seed)
+    storage.delete_segment(segment_of())
+    disk.crash()
+    return any(path.startswith(ROOT) for path in disk.files())
+
+
 @pytest.mark.conformance
 @pytest.mark.parametrize(
     ("place", "fails"),
@@ -394,6 +443,12 @@ def _compacted_is_lost(seed: int) -> bool:
         (REPAIR_LOG, _damage_returns),
         (REPAIR_NAMES, _removed_segments_return),
         (TRUNCATED, _truncation_has_gaps),
+        (REMOTE_ROOT, _remote_segment_is_lost),
+        (REMOTE_MARKER, _remote_storage_is_another_clusters),
+        (REMOTE_FILE, _remote_segment_is_lost),
+        (REMOTE_NAMES, _remote_segment_is_lost),
+        (REMOTE_PARTITION, _remote_segment_is_lost),
+        (REMOTE_REMOVED, _remote_segment_returns),
     ],
 )
 def test_a_power_cut_after_a_call_shows_a_missing_sync(
