@@ -25,6 +25,7 @@ from ottla.storage.layout import (
     segment_file_name,
 )
 from ottla.storage.remote.storage_manager import (
+    BUFFER_BYTES,
     IndexKind,
     RemoteResourceNotFoundError,
     RemoteStorageError,
@@ -64,15 +65,27 @@ def file_path(segment: RemoteSegment, suffix: str) -> str:
     return f"{partition_path(segment)}/{name}"
 
 
-def contents(files: SegmentFiles) -> Iterator[tuple[str, Iterable[Buffer]]]:
+def contents(
+    files: SegmentFiles, block_bytes: int = BUFFER_BYTES
+) -> Iterator[tuple[str, Iterable[Buffer]]]:
     """Yield suffix and content of each file to be copied, in Kafka's order."""
-    yield LOG_SUFFIX, files.log.blocks()
+    yield LOG_SUFFIX, files.log.blocks(block_bytes)
     yield INDEX_SUFFIX, files.offset_index.blocks()
     yield TIME_INDEX_SUFFIX, files.time_index.blocks()
     if files.transaction_index is not None:
         yield TRANSACTION_INDEX_SUFFIX, files.transaction_index.blocks()
     yield LEADER_EPOCHS_SUFFIX, (files.leader_epochs,)
     yield SNAPSHOT_SUFFIX, files.producer_snapshot.blocks()
+
+
+def check_owner(marker: bytes, cluster_id: str) -> None:
+    """Raise ConfigError when the marker of a store names another cluster."""
+    owner = marker.decode("utf-8", "replace").strip()
+    if owner != cluster_id:
+        raise ConfigError(
+            f"this is the remote storage of cluster {owner}, not of {cluster_id}: give each "
+            f"cluster a place of its own (remove {MARKER} there if that cluster is gone)"
+        )
 
 
 def _path(segment: RemoteSegment, suffix: str) -> str:
@@ -97,20 +110,15 @@ class DirectoryStorage:
                 raise ConfigError(f"{name} is for Kafka's tests: Ottla does not have it")
         directory = self._open_directory(path)
         if cluster_id := settings.get("cluster.id"):
-            self._claim(directory, path, cluster_id)
+            self._claim(directory, cluster_id)
         directory.make(ROOT)
         directory.sync()
         self._directory = directory
 
-    def _claim(self, directory: Directory, path: str, cluster_id: str) -> None:
+    def _claim(self, directory: Directory, cluster_id: str) -> None:
         if not directory.exists(MARKER):
             directory.write_file_atomically(MARKER, f"{cluster_id}\n".encode())
-        owner = directory.read_file(MARKER).decode("utf-8", "replace").strip()
-        if owner != cluster_id:
-            raise ConfigError(
-                f"{path} is the remote storage of cluster {owner}, not of {cluster_id}: give each "
-                f"cluster a directory of its own (remove {MARKER} there if that cluster is gone)"
-            )
+        check_owner(directory.read_file(MARKER), cluster_id)
 
     def copy_segment(self, segment: RemoteSegment, files: SegmentFiles) -> None:
         """Copy and sync all files; after an error none is left where that is possible."""
