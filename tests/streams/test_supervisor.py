@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from functools import partial
 
 import pytest
 
@@ -18,18 +19,12 @@ from ottla.testing import PipelineDriver
 
 def test_pauses_grow_until_there_is_progress() -> None:
     """Twice as long after each failure; that a query runs for a while is no progress."""
-    outcomes: list[Exception | int | None] = [
+    outcomes: list[int | Exception | None] = [
         OSError("a"), -1, OSError("b"), 7, OSError("c"), 7, OSError("d"), None,
     ]  # fmt: skip
     pauses: list[float] = []
 
-    def run() -> int | None:
-        outcome = outcomes.pop(0)
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
-
-    supervise(run, pauses.append)
+    supervise(partial(_next_of, outcomes), pauses.append)
     assert pauses == [1.0, 2.0, 1.0, 2.0]
 
 
@@ -55,6 +50,26 @@ def test_a_final_error_ends_the_application(error: Exception) -> None:
 
     with pytest.raises(type(error)):
         supervise(run, pause)
+
+
+def test_a_race_that_is_lost_after_a_failure_is_run_once_more() -> None:
+    """The micro-batch that failed may have fenced the other driver: both would end."""
+    lost = RuntimeError("[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log.")
+    outcomes: list[int | Exception | None] = [OSError("away"), lost, 5, None]
+    pauses: list[float] = []
+    supervise(partial(_next_of, outcomes), pauses.append)
+    assert pauses == [1.0, 2.0]
+    for between in (lost, 5):
+        ends: list[int | Exception | None] = [OSError("away"), between, lost]
+        with pytest.raises(RuntimeError, match="CONCURRENT"):
+            supervise(partial(_next_of, ends), pauses.append)
+
+
+def _next_of(outcomes: list[int | Exception | None]) -> int | None:
+    outcome = outcomes.pop(0)
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
 
 
 def test_a_sink_topic_that_was_created_again_is_no_final_error() -> None:

@@ -213,8 +213,19 @@ def log_nothing(spark: SparkSession) -> None:
 
 def stop(spark: SparkSession) -> None:
     """Stop the session, and its JVM if `session` started it."""
+    server = None
+    if isinstance(spark, SparkSession):  # not that of Spark Connect
+        server = getattr(spark.sparkContext, "_accumulatorServer", None)
+    if server is not None:
+        # PySpark ends its server of accumulators after the JVM has closed its connection: on a busy
+        # machine the server finds that first and prints it as an error
+        server.handle_error = _ignore_error
     spark.stop()
     stop_java()
+
+
+def _ignore_error(_request: object, _address: object) -> None:
+    """Stand for the server's own handling, which prints a traceback."""
 
 
 def stop_java(*, timeout: float = 5.0) -> None:

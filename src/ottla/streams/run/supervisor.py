@@ -26,7 +26,6 @@ _FINAL = (
     OTHER_DRIVER,
     OTHER_STATE,
     OTHER_OFFSETS,
-    *OTHER_LOG,
     "StreamsException",
     "FailedProcessingException",
     "another checkpoint",
@@ -94,26 +93,37 @@ def is_final(error: Exception) -> bool:
     return isinstance(error, StreamsException) or any(word in str(error) for word in _FINAL)
 
 
+def is_lost_race(error: Exception) -> bool:
+    """Whether another driver was quicker to plan or commit the next micro-batch."""
+    return any(word in str(error) for word in OTHER_LOG)
+
+
 def supervise(
     run: Callable[[], int | None], sleep: Callable[[float], None], restarts: int | None = None
 ) -> None:
     """Call `run` until it returns None; after an error wait and call it again.
 
     `run` returns the last finished micro-batch: a later one ends the growth of pauses.
-    Raises the error that is final, or the one after the last restart.
+    Raises the error that is final, or the one after the last restart. A lost race is final, as the
+    other driver goes on, but not as the next error after another one: the micro-batch that failed
+    may have fenced the other driver, and then none would go on.
     """
-    failures, last = 0, -1
+    failures, last, may_have_fenced = 0, -1, False
     while True:
         try:
             found = run()
             if found is None:
                 return
             if found > last:
-                failures, last = 0, found
+                failures, last, may_have_fenced = 0, found, False
         except Exception as error:
             failures += 1
-            if is_final(error) or (restarts is not None and failures > restarts):
+            is_lost = is_lost_race(error)
+            if is_final(error) or (is_lost and not may_have_fenced):
                 raise
+            if restarts is not None and failures > restarts:
+                raise
+            may_have_fenced = not is_lost
             pause_s = BACKOFF.after(failures) / 1000
             log.warning(
                 "micro-batch failed, restart in %.0f s: %s",
