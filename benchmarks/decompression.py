@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import cramjam
 
-from ottla.config.limits import LimitSettings
+from ottla.config.own import LimitSettings
 from ottla.errors import KafkaError
 from ottla.records.builder import assemble_batch
 from ottla.records.codec_streams import CompressedStream, zstd

@@ -38,7 +38,7 @@ from ottla.protocol.api_keys import (
     response_header_version,
 )
 from ottla.protocol.apis.api_versions import ApiVersionsRequest
-from ottla.protocol.headers import ResponseHeader
+from ottla.protocol.frames import ResponseHeader
 from ottla.records.builder import encode_batch
 from ottla.testing.cluster import Cluster
 from tests.protocol.messages import random_message

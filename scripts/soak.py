@@ -37,7 +37,7 @@ from ottla.protocol.api_keys import ApiKey, response_class, response_header_vers
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.protocol.apis.fetch import FetchRequest
 from ottla.protocol.apis.produce import ProduceRequest
-from ottla.protocol.headers import ResponseHeader
+from ottla.protocol.frames import ResponseHeader
 from ottla.records.builder import encode_batch
 from ottla.types import FileSlice
 

@@ -32,7 +32,7 @@ from ottla.protocol.apis.join_group import JoinGroupRequest
 from ottla.protocol.apis.leave_group import LeaveGroupRequest
 from ottla.protocol.apis.offset_commit import OffsetCommitRequest
 from ottla.protocol.apis.sync_group import SyncGroupRequest
-from ottla.protocol.headers import ResponseHeader
+from ottla.protocol.frames import ResponseHeader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -16,7 +16,7 @@ from ottla.protocol.apis.elect_leaders import ElectLeadersRequest
 from ottla.protocol.apis.list_offsets import ListOffsetsRequest
 from ottla.protocol.apis.metadata import MetadataRequest
 from ottla.protocol.apis.produce import ProduceRequest
-from ottla.protocol.headers import ResponseHeader
+from ottla.protocol.frames import ResponseHeader
 from ottla.protocol.records.metadata import BrokerRegistrationChangeRecord
 from ottla.records.batch import RecordBatch
 from ottla.records.builder import encode_batch

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 from ottla.cli.commands.log_repair import log_repair
 from ottla.errors import KafkaError
+from ottla.raft.log_check import read_recovery_point
 from ottla.raft.quorum_state import QuorumStateStore
-from ottla.raft.recovery_point import read_recovery_point
 from ottla.raft.replicated_log import ReplicatedLog
 from ottla.records.builder import encode_batch
 from ottla.server.system.files import RealDirectory

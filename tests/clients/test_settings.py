@@ -16,10 +16,10 @@ from ottla.clients.settings import (
     is_sensitive,
     read_settings,
 )
-from ottla.config import librdkafka
+from ottla.config import other_clients
 from ottla.config.client import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig
 from ottla.config.definition import Type
-from ottla.config.python_clients import ADVICE
+from ottla.config.other_clients import _ADVICE
 from ottla.errors import ErrorCode, KafkaError
 
 
@@ -61,8 +61,8 @@ def test_a_name_of_librdkafka_is_told_with_what_to_use(name: str, hint: str) -> 
 def test_names_that_librdkafka_has_otherwise_are_settings_here() -> None:
     """The hints of the error are names of these clients, and no setting has one."""
     tables = {*PRODUCER, *CONSUMER, *ADMIN}
-    assert set(librdkafka.RENAMED.values()) <= tables
-    assert not tables & {*librdkafka.RENAMED, *librdkafka.REPLACED}
+    assert set(other_clients.RENAMED.values()) <= tables
+    assert not tables & {*other_clients.RENAMED, *other_clients.REPLACED}
 
 
 @pytest.mark.parametrize(
@@ -86,9 +86,9 @@ def test_a_name_of_another_python_client_is_reported_with_what_to_use(name: str,
 def test_the_names_of_python_clients_are_settings_here() -> None:
     """The names in the hints exist, and no setting has a name that is refused so."""
     tables = {name.replace(".", "_") for name in (*PRODUCER, *CONSUMER, *ADMIN)}
-    named = {word for text in ADVICE.values() for word in re.findall(r"'(\w+_\w+)'", text)}
+    named = {word for text in _ADVICE.values() for word in re.findall(r"'(\w+_\w+)'", text)}
     assert named <= tables
-    assert not tables & ADVICE.keys()
+    assert not tables & _ADVICE.keys()
 
 
 def test_secrets_are_never_shown() -> None:

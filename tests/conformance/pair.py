@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.protocol import codec
 from ottla.protocol.api_keys import ApiKey, response_class, response_header_version
-from ottla.protocol.frames import encode_request
-from ottla.protocol.headers import ResponseHeader
+from ottla.protocol.frames import ResponseHeader, encode_request
 from ottla.testing.cluster import Cluster
 from tests.conformance.applied import CHANGES, wait_until_applied
 from tests.conformance.kafka import join, running_kafka

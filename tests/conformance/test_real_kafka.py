@@ -10,7 +10,7 @@ from ottla.errors import ErrorCode
 from ottla.protocol import codec, frames
 from ottla.protocol.api_keys import ApiKey, advertised_versions, request_class
 from ottla.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from ottla.protocol.headers import ResponseHeader
+from ottla.protocol.frames import ResponseHeader
 from tests.conformance.kafka import exchange, join
 
 if TYPE_CHECKING:

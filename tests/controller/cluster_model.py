@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from ottla.controller.controller import Controller
-from ottla.controller.partitions.index import IndexedPartition
+from ottla.controller.topics import IndexedPartition
 from ottla.errors import ErrorCode
 from ottla.metadata.features import SUPPORTED_FEATURES
 from ottla.metadata.framing import encode_record
@@ -24,7 +24,7 @@ from tests.controller.brokers import Brokers, directory_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ottla.controller.partitions.index import PartitionIndex
+    from ottla.controller.topics import _PartitionIndex
     from ottla.metadata.image import MetadataImage
     from ottla.metadata.partition import PartitionRegistration
 
@@ -296,7 +296,7 @@ def check_index(
 
 
 def _check_broker(
-    index: PartitionIndex, state: dict[IndexedPartition, PartitionRegistration], broker_id: int
+    index: _PartitionIndex, state: dict[IndexedPartition, PartitionRegistration], broker_id: int
 ) -> None:
     in_sync = {key for key, one in state.items() if broker_id in one.isr}
     eligible = {key for key, one in state.items() if broker_id in one.eligible_leader_replicas}

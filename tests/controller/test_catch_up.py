@@ -15,8 +15,7 @@ from ottla.controller.replayed_log import ReplayedLog
 from ottla.errors import UnsupportedVersion
 from ottla.metadata.features import SUPPORTED_FEATURES
 from ottla.metadata.framing import MessageAndVersion, encode_record
-from ottla.metadata.loader import MetadataLoader
-from ottla.metadata.snapshot import SnapshotPolicy
+from ottla.metadata.loader import MetadataLoader, SnapshotPolicy
 from ottla.protocol.records.metadata import ClientQuotaRecord
 from ottla.purgatory.work import Worker
 from ottla.raft.replicated_log import ReplicatedLog

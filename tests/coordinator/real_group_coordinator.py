@@ -15,7 +15,7 @@ from ottla.protocol.apis.describe_groups import DescribeGroupsRequest
 from ottla.protocol.apis.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.apis.list_groups import ListGroupsRequest
 from ottla.protocol.apis.metadata import MetadataRequest
-from ottla.protocol.headers import ResponseHeader
+from ottla.protocol.frames import ResponseHeader
 from ottla.purgatory.pending import Pending
 from ottla.types import Uuid
 from tests.coordinator.harness import MemoryLog, Topics, context

@@ -14,8 +14,8 @@ from ottla.metadata.features import (
     metadata_version_name,
     parse_metadata_version,
 )
+from ottla.metadata.loader import SnapshotPolicy
 from ottla.metadata.scram_credential import parse_scram_argument
-from ottla.metadata.snapshot import SnapshotPolicy
 
 
 def test_a_fresh_cluster_has_kafkas_features() -> None:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.config.broker import parse_broker_config
 from ottla.metadata.delta import MetadataDelta
-from ottla.metadata.difference import records_between
 from ottla.metadata.framing import MessageAndVersion, encode_record
 from ottla.metadata.image import MetadataImage
+from ottla.metadata.image.image import records_between
 from ottla.protocol.records.metadata import (
     AccessControlEntryRecord,
     ClientQuotaRecord,

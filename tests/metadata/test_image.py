@@ -282,7 +282,7 @@ def test_a_snapshot_makes_the_records_of_quotas_when_they_are_encoded(
         return kinds.ClientQuotaRecord(**fields)  # type: ignore[arg-type] # passed on
 
     counted.EntityData = kinds.ClientQuotaRecord.EntityData  # type: ignore[attr-defined] # as it
-    monkeypatch.setattr("ottla.metadata.image.quotas.ClientQuotaRecord", counted)
+    monkeypatch.setattr("ottla.metadata.image.configs.ClientQuotaRecord", counted)
     records = image.records()
     assert made == 0
     image.quotas.by_entity.clear()

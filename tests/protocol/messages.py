@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import ottla.protocol.apis
 import ottla.protocol.records
-from ottla.protocol import frames, headers
+from ottla.protocol import frames
 from ottla.protocol.schema import Struct
 from ottla.types import Uuid
 
@@ -38,7 +38,7 @@ _VALUES: dict[str, tuple[Any, ...]] = {
 
 def message_classes() -> dict[str, type[Struct]]:
     """Return every outermost message class by name."""
-    modules = [headers]
+    modules = [frames]
     for package in (ottla.protocol.apis, ottla.protocol.records):
         names = (found.name for found in pkgutil.iter_modules(package.__path__))
         modules += [importlib.import_module(f"{package.__name__}.{name}") for name in names]

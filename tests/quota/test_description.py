@@ -11,7 +11,7 @@ from ottla.protocol.apis.describe_client_quotas import DescribeClientQuotasReque
 from ottla.server.handlers.quotas import DEFAULT, EXACT, SPECIFIED, describe_quotas
 
 if TYPE_CHECKING:
-    from ottla.metadata.quota_keys import QuotaEntity
+    from ottla.metadata.resources import QuotaEntity
 
 Component = tuple[str, int, str | None]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.raft.recovery_point import RECOVERY_POINT_PATH, read_recovery_point
+from ottla.raft.log_check import _RECOVERY_POINT_PATH, read_recovery_point
 from ottla.raft.replicated_log import (
     RECOVERY_POINT_INTERVAL_MS,
     RECOVERY_POINT_INTERVAL_RECORDS,
@@ -161,7 +161,7 @@ def test_a_segment_that_is_missing_is_noticed() -> None:
         log.log.roll(0)
     append(log, 1)
     log.close(is_to_be_flushed=True)
-    disk.remove(RECOVERY_POINT_PATH)
+    disk.remove(_RECOVERY_POINT_PATH)
     disk.remove(f"{METADATA_LOG}/{4:020d}.log")
     assert_refused(disk, "offsets 4 to 7 are missing")
 
@@ -176,7 +176,7 @@ def test_the_recovery_point_is_stored_by_a_close_and_a_start() -> None:
     assert read_recovery_point(disk) == 20
     log = open_log(disk)
     assert read_recovery_point(disk) == 22
-    disk.write_file_atomically(RECOVERY_POINT_PATH, b"damaged")
+    disk.write_file_atomically(_RECOVERY_POINT_PATH, b"damaged")
     assert read_recovery_point(disk) == 0
     log.close(is_to_be_flushed=True)
     assert read_recovery_point(disk) == 22
@@ -276,6 +276,6 @@ def test_records_above_a_snapshot_are_not_given_up_for_it() -> None:
 def test_a_log_of_kafka_has_no_recovery_point() -> None:
     """The start stores one."""
     disk = written(closed=True)
-    disk.remove(RECOVERY_POINT_PATH)
+    disk.remove(_RECOVERY_POINT_PATH)
     assert open_log(disk).end_offset == 20
     assert read_recovery_point(disk) == 20

@@ -9,7 +9,6 @@ import pytest
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.records.raft import KRaftVersionRecord, LeaderChangeMessage, VotersRecord
-from ottla.raft.control_records import decode_control_message
 from ottla.raft.member import MemberSettings
 from ottla.raft.messages import (
     AnnounceEpoch,
@@ -27,8 +26,7 @@ from ottla.raft.node import RaftNode
 from ottla.raft.quorum_state import ElectionState
 from ottla.raft.requests import ReplicaKey
 from ottla.raft.roles import Resigned
-from ottla.raft.voter_history import VoterHistory
-from ottla.raft.voter_set import Voter, VoterSet
+from ottla.raft.voter_set import Voter, VoterHistory, VoterSet, decode_control_message
 from ottla.records.batch import RecordBatch
 from ottla.types import Uuid
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.raft.log_check import find_snapshots
-from ottla.raft.recovery_point import TRUNCATION_PATH, begin_truncation, finish_truncation
+from ottla.raft.log_check import (
+    _TRUNCATION_PATH,
+    begin_truncation,
+    find_snapshots,
+    finish_truncation,
+)
 from ottla.raft.replicated_log import ReplicatedLog
 from ottla.raft.snapshot import encode_snapshot, snapshot_name
 from ottla.records.builder import encode_batch
@@ -197,7 +201,7 @@ def test_a_truncation_over_segments_survives_a_power_cut() -> None:
         if seed % 3 == 0:
             _flush(log)
             _append(log, 15)
-            assert not disk.exists(TRUNCATION_PATH)
+            assert not disk.exists(_TRUNCATION_PATH)
         elif seed % 3 == 1:
             job = log.start_flush(0)
             assert job is not None
@@ -207,7 +211,7 @@ def test_a_truncation_over_segments_survives_a_power_cut() -> None:
         offsets = [batch.base_offset for batch in again.read(0)]
         assert offsets == list(range(again.end_offset))
         assert again.end_offset >= 1 + seed % 10 + (15 if seed % 3 == 0 else 0)
-        assert not disk.exists(TRUNCATION_PATH)
+        assert not disk.exists(_TRUNCATION_PATH)
 
 
 def test_a_truncation_that_is_finished_removes_files_of_segments_alone() -> None:

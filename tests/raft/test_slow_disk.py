@@ -14,8 +14,7 @@ from ottla.raft.quorum_state import ElectionState
 from ottla.raft.requests import Fetch, LeaderAndEpoch, ReplicaKey, Vote, VoteResponse
 from ottla.raft.roles import Resigned, Unattached
 from ottla.raft.timeouts import QuorumTimeouts
-from ottla.raft.voter_history import VoterHistory
-from ottla.raft.voter_set import Voter, VoterAddress, VoterSet
+from ottla.raft.voter_set import Voter, VoterAddress, VoterHistory, VoterSet
 from ottla.types import OffsetAndEpoch, Uuid
 from tests.raft.test_node import Log
 

@@ -17,7 +17,7 @@ from ottla.raft.requests import (
     LeaderAndEpoch,
 )
 from ottla.raft.timeouts import QuorumTimeouts
-from ottla.raft.voter_history import VoterHistory
+from ottla.raft.voter_set import VoterHistory
 from ottla.types import OffsetAndEpoch
 from tests.raft.test_node import Log
 from tests.raft.test_slow_disk import KEYS, VOTERS

@@ -41,8 +41,7 @@ from ottla.raft.requests import (
     VoterChangeResponse,
 )
 from ottla.raft.roles import Follower, Resigned
-from ottla.raft.voter_history import VoterHistory
-from ottla.raft.voter_set import Voter, VoterAddress, VoterSet
+from ottla.raft.voter_set import Voter, VoterAddress, VoterHistory, VoterSet
 from ottla.types import ZERO_UUID, OffsetAndEpoch, Uuid
 from tests.raft.test_node import Log
 

@@ -16,8 +16,7 @@ from ottla.controller.replayed_log import ReplayedLog
 from ottla.controller.runtime import ControllerRuntime
 from ottla.metadata.features import SUPPORTED_FEATURES
 from ottla.metadata.framing import MessageAndVersion, encode_record
-from ottla.metadata.loader import MetadataLoader
-from ottla.metadata.snapshot import SnapshotPolicy
+from ottla.metadata.loader import MetadataLoader, SnapshotPolicy
 from ottla.protocol.apis.alter_client_quotas import AlterClientQuotasRequest
 from ottla.protocol.records.metadata import FeatureLevelRecord
 from ottla.purgatory.loop import Loop

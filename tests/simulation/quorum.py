@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.purgatory.pending import Pending
-from ottla.raft.control_records import decode_control_message
 from ottla.raft.driver import RaftDriver
 from ottla.raft.leader import Leader
 from ottla.raft.member import MemberSettings
@@ -25,8 +24,7 @@ from ottla.raft.replicated_log import ReplicatedLog
 from ottla.raft.requests import FIRST_BOOTSTRAP_ID, AddVoter, Fetch, RemoveVoter, ReplicaKey
 from ottla.raft.snapshot import decode_snapshot, encode_snapshot
 from ottla.raft.timeouts import QuorumTimeouts
-from ottla.raft.voter_history import VoterHistory
-from ottla.raft.voter_set import Voter, VoterAddress, VoterSet
+from ottla.raft.voter_set import Voter, VoterAddress, VoterHistory, VoterSet, decode_control_message
 from ottla.storage.layout import METADATA_LOG
 from ottla.testing.disk import SimulatedCrash, SimulatedDisk
 from ottla.types import OffsetAndEpoch, Uuid
@@ -42,8 +40,8 @@ from tests.simulation.quorum_faults import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ottla.raft.control_records import ControlMessage
     from ottla.raft.requests import LeaderAndEpoch, Request
+    from ottla.raft.voter_set import ControlMessage
     from ottla.types import Buffer
 
 SNAPSHOT_PART_BYTES = 300

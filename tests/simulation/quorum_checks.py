@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.errors import ErrorCode
 from ottla.protocol.records.raft import VotersRecord
-from ottla.raft.control_records import decode_control_message
 from ottla.raft.leader import Leader
 from ottla.raft.requests import Fetch, FetchSnapshot, ReplicaKey, UpdateVoter, Vote
 from ottla.raft.roles import Candidate, Follower
-from ottla.raft.voter_set import voter_set_of
+from ottla.raft.voter_set import decode_control_message, voter_set_of
 from tests.simulation.durable_state import (
     durable_election,
     has_unsynced_cut,

@@ -13,10 +13,9 @@ import pytest
 
 import ottla
 from ottla.errors import ConfigError, KafkaError
-from ottla.raft.recovery_point import finish_truncation
+from ottla.raft.log_check import finish_truncation
 from ottla.raft.replicated_log import ReplicatedLog
-from ottla.raft.snapshot import encode_snapshot
-from ottla.raft.snapshot_download import SnapshotDownload
+from ottla.raft.snapshot import SnapshotDownload, encode_snapshot
 from ottla.records.builder import encode_batch
 from ottla.server.node.identity import write_directory_id
 from ottla.storage.directories.checkpoints import decode_offsets, encode_offsets

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.purgatory.pending import Pending
-from ottla.raft.control_records import decode_control_message
 from ottla.raft.driver import RaftDriver
 from ottla.raft.member import MemberSettings
 from ottla.raft.node import RaftNode
@@ -28,8 +27,7 @@ from ottla.raft.requests import (
 )
 from ottla.raft.snapshot import encode_snapshot
 from ottla.raft.timeouts import QuorumTimeouts
-from ottla.raft.voter_history import VoterHistory
-from ottla.raft.voter_set import VoterSet
+from ottla.raft.voter_set import VoterHistory, VoterSet, decode_control_message
 from ottla.storage.layout import METADATA_LOG
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import OffsetAndEpoch

@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.config.client import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig
 from ottla.config.definition import REQUIRED, Type
-from ottla.config.librdkafka import DOCUMENT, librdkafka_hint
+from ottla.config.other_clients import DOCUMENT, librdkafka_hint, python_client_hint
 from ottla.config.problems import ConfigErrors, nearest
 from ottla.config.providers import PROVIDERS, resolve
-from ottla.config.python_clients import python_client_hint
 from ottla.config.secret import Secret
 from ottla.config.security import ALLOWED_FILES, ALLOWED_URLS
 from ottla.errors import ConfigError

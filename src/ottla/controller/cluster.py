@@ -1,12 +1,13 @@
-"""The registered brokers and controllers.
+"""The registered brokers and controllers, and the blocks of producer ids that brokers take.
 
-Kafka: org.apache.kafka.controller.ClusterControlManager.
+Kafka: org.apache.kafka.controller.ClusterControlManager;
+org.apache.kafka.controller.ProducerIdControlManager.
 """
 
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.controller.heartbeats import BrokerHeartbeatState, Heartbeats
 from ottla.controller.result import ControllerResult
@@ -25,17 +26,14 @@ from ottla.metadata.features import (
     register_broker_record_version,
 )
 from ottla.metadata.framing import MessageAndVersion
-from ottla.metadata.partition import (
-    MIGRATING_DIRECTORY,
-    RESERVED_DIRECTORIES,
-    UNASSIGNED_DIRECTORY,
-)
+from ottla.metadata.partition import MIGRATING_DIRECTORY, RESERVED_DIRECTORIES, UNASSIGNED_DIRECTORY
+from ottla.protocol.apis.allocate_producer_ids import AllocateProducerIdsResponse
 from ottla.protocol.apis.controller_registration import (
     ControllerRegistrationRequest,
     ControllerRegistrationResponse,
 )
-from ottla.protocol.records.metadata import RegisterControllerRecord
-from ottla.timeline import TimelineDict
+from ottla.protocol.records.metadata import ProducerIdsRecord, RegisterControllerRecord
+from ottla.timeline import TimelineDict, TimelineObject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,6 +49,44 @@ if TYPE_CHECKING:
     )
     from ottla.timeline import SnapshotRegistry
     from ottla.types import Uuid
+
+
+_BLOCK_SIZE: Final = 1000
+_MAX_LONG: Final = (1 << 63) - 1
+
+
+class ProducerIdControl:
+    """The next producer id that is not allocated."""
+
+    def __init__(self, registry: SnapshotRegistry) -> None:
+        self._next: TimelineObject[int] = TimelineObject(registry, 0)
+
+    def replay_producer_ids(self, record: ProducerIdsRecord) -> None:
+        """Record an allocated block; a lower id would allocate ids twice."""
+        if record.next_producer_id < self._next.value:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                f"Next Producer ID from replayed record ({record.next_producer_id}) is not "
+                f"greater than current next Producer ID in block ({self._next.value})",
+            )
+        self._next.value = record.next_producer_id
+
+    def allocate(
+        self, broker_id: int, broker_epoch: int
+    ) -> ControllerResult[AllocateProducerIdsResponse]:
+        """Allocate the next block to a broker whose epoch was checked."""
+        first = self._next.value
+        if first > _MAX_LONG - _BLOCK_SIZE:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                "Exhausted all producerIds as the next block's end producerId has exceeded the "
+                "int64 type limit",
+            )
+        record = ProducerIdsRecord(
+            broker_id=broker_id, broker_epoch=broker_epoch, next_producer_id=first + _BLOCK_SIZE
+        )
+        response = AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=_BLOCK_SIZE)
+        return ControllerResult([MessageAndVersion(record, 0)], response)
 
 
 _DIRECTORIES_FROM = 3

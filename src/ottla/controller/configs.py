@@ -12,10 +12,10 @@ from ottla.config.topic import broker_defaults
 from ottla.config.topic import definition_of as topic_definition_of
 from ottla.controller.config_operations import (
     check_broker,
+    check_settings,
     incremental_changes,
     replacing_changes,
 )
-from ottla.controller.config_rules import check_settings
 from ottla.controller.policies import ChangedConfigs
 from ottla.controller.result import ControllerResult, specific_message
 from ottla.errors import ErrorCode, KafkaError

@@ -9,19 +9,16 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ottla.controller.acls import AclControl
-from ottla.controller.cluster import ClusterControl
+from ottla.controller.cluster import ClusterControl, ProducerIdControl
 from ottla.controller.configs import ConfigControl
-from ottla.controller.credentials import ScramControl
-from ottla.controller.delegation_tokens import DelegationTokenControl
+from ottla.controller.delegation_tokens import DelegationTokenControl, ScramControl
 from ottla.controller.features import FeatureControl
 from ottla.controller.heartbeats import BrokerHeartbeatState, HeartbeatOptions
-from ottla.controller.partitions.alter_partition import AlterPartition
-from ottla.controller.partitions.directories import assign_replicas
+from ottla.controller.partitions.alter_partition import AlterPartition, assign_replicas
 from ottla.controller.partitions.elections import LeaderElections
 from ottla.controller.partitions.leadership import Leadership
 from ottla.controller.partitions.reassignments import Reassignments
 from ottla.controller.policies import NO_POLICIES
-from ottla.controller.producer_ids import ProducerIdControl
 from ottla.controller.quotas import QuotaControl
 from ottla.controller.result import ControllerResult, in_one_turn
 from ottla.controller.topic_creation import TopicCreation

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 from ottla.controller.result import ControllerResult
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.framing import MessageAndVersion
-from ottla.metadata.image.quotas import entity_of
-from ottla.metadata.quota_keys import (
+from ottla.metadata.image.configs import entity_of
+from ottla.metadata.resources import (
     CLIENT_ID,
     CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,

@@ -9,17 +9,16 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.metadata.delta import MetadataDelta
-from ottla.metadata.difference import records_between
 from ottla.metadata.framing import NO_OP_VALUE, MessageAndVersion, decode_record
 from ottla.metadata.image import MetadataImage
+from ottla.metadata.image.image import records_between
 from ottla.types import OffsetAndEpoch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from ottla.controller.controller import Controller
-    from ottla.metadata.loader import MetadataLoader
-    from ottla.metadata.snapshot import SnapshotPolicy
+    from ottla.metadata.loader import MetadataLoader, SnapshotPolicy
     from ottla.records.batch import RecordBatch
 
 

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ottla.controller.effective_configs import EffectiveConfigs
-from ottla.controller.partitions.assignment import (
+from ottla.controller.config_operations import EffectiveConfigs
+from ottla.controller.partitions.placement import (
     check_manual_assignment,
     new_partition,
     place_replicas,
 )
 from ottla.controller.policies import NewTopic
 from ottla.controller.result import ControllerResult, specific_message
-from ottla.controller.topic_names import check_topic_name
+from ottla.controller.topics import check_topic_name
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.framing import MessageAndVersion
 from ottla.metadata.resources import CLUSTER_DEFAULT, ConfigResourceType, ConfiguredResource

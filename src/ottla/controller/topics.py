@@ -1,20 +1,27 @@
-"""Topics and partitions in the controller.
+"""Topics and partitions in the controller, and the validation of topic names.
 
-Kafka: the replayed half of org.apache.kafka.controller.ReplicationControlManager.
+Kafka: the replayed half of org.apache.kafka.controller.ReplicationControlManager;
+org.apache.kafka.common.internals.Topic; org.apache.kafka.controller.{BrokersToIsrs,
+BrokersToElrs} and the sets of imbalanced and of reassigning partitions in
+ReplicationControlManager.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import re
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from ottla.controller.partitions.index import IndexedPartition, PartitionIndex
-from ottla.controller.topic_names import has_collision_characters, unify_collision_characters
-from ottla.errors import CorruptMessage
-from ottla.metadata.partition import PartitionRegistration, registration_of
+from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.metadata.partition import (
+    NO_LEADER,
+    RESERVED_DIRECTORIES,
+    PartitionRegistration,
+    registration_of,
+)
 from ottla.timeline import TimelineDict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from ottla.protocol.records.metadata import (
         ClearElrRecord,
@@ -25,6 +32,148 @@ if TYPE_CHECKING:
     )
     from ottla.timeline import SnapshotRegistry
     from ottla.types import Uuid
+
+
+K = TypeVar("K")
+
+
+class IndexedPartition(NamedTuple):
+    """A partition of one incarnation of a topic."""
+
+    topic_id: Uuid
+    partition_id: int
+
+
+_Keys: TypeAlias = "TimelineDict[IndexedPartition, None]"
+"""A set in insertion order, so that records come in an order that does not depend on hashes."""
+
+
+class _PartitionIndex:
+    """Only replay changes it, with the partitions themselves."""
+
+    def __init__(self, registry: SnapshotRegistry) -> None:
+        self._registry = registry
+        self._in_sync: dict[int, _Keys] = {}
+        self._eligible: dict[int, _Keys] = {}
+        self._led: dict[int, _Keys] = {}
+        self._directories: dict[Uuid, _Keys] = {}
+        self._imbalanced: _Keys = TimelineDict(registry)
+        self._reassigning: _Keys = TimelineDict(registry)
+
+    def in_sync(self, broker_id: int) -> list[IndexedPartition]:
+        """Return the partitions with the broker in the ISR."""
+        return list(self._in_sync.get(broker_id, ()))
+
+    def eligible(self, broker_id: int) -> list[IndexedPartition]:
+        """Return the partitions with the broker among the eligible leader replicas."""
+        return list(self._eligible.get(broker_id, ()))
+
+    def leads(self, broker_id: int) -> bool:
+        """Whether the broker leads any partition."""
+        return bool(self._led.get(broker_id))
+
+    def leaderless(self) -> list[IndexedPartition]:
+        """Return the partitions without a leader."""
+        return list(self._led.get(NO_LEADER, ()))
+
+    def in_directory(self, directory: Uuid) -> list[IndexedPartition]:
+        """Return the partitions with a replica in a log directory."""
+        return list(self._directories.get(directory, ()))
+
+    @property
+    def imbalanced(self) -> Collection[IndexedPartition]:
+        """The partitions that their preferred replica does not lead."""
+        return self._imbalanced
+
+    @property
+    def reassigning(self) -> Collection[IndexedPartition]:
+        """The partitions with a reassignment in progress."""
+        return self._reassigning
+
+    def update(
+        self,
+        key: IndexedPartition,
+        old: PartitionRegistration | None,
+        new: PartitionRegistration | None,
+    ) -> None:
+        """Replace a partition; None where there is none."""
+        self._move(self._in_sync, key, old.isr if old else (), new.isr if new else ())
+        self._move(
+            self._eligible,
+            key,
+            old.eligible_leader_replicas if old else (),
+            new.eligible_leader_replicas if new else (),
+        )
+        self._move(self._led, key, (old.leader,) if old else (), (new.leader,) if new else ())
+        self._move(
+            self._directories, key, old.directories if old else (), new.directories if new else ()
+        )
+        _mark(self._imbalanced, key, is_in=new is not None and new.leader != new.preferred_replica)
+        _mark(self._reassigning, key, is_in=new is not None and new.is_reassigning)
+
+    def _move(
+        self, index: dict[K, Any], key: IndexedPartition, old: Sequence[K], new: Sequence[K]
+    ) -> None:
+        if old == new:
+            return
+        for found in old:
+            if found not in new and found not in RESERVED_DIRECTORIES:
+                index[found].pop(key, None)
+        for found in new:
+            if found not in old and found not in RESERVED_DIRECTORIES:
+                keys = index.get(found)
+                if keys is None:
+                    keys = index[found] = TimelineDict(self._registry)
+                keys[key] = None
+
+
+def _mark(keys: _Keys, key: IndexedPartition, *, is_in: bool) -> None:
+    if is_in:
+        if key not in keys:
+            keys[key] = None
+    elif key in keys:
+        del keys[key]
+
+
+_MAX_LENGTH: Final = 249
+_LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
+
+
+def check_topic_name(name: str) -> None:
+    """Raise KafkaError INVALID_TOPIC_EXCEPTION with Kafka's text for an illegal name."""
+    reason = _reason(name)
+    if reason is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+
+
+def is_topic_name(name: str) -> bool:
+    """Whether the topic name is valid."""
+    return _reason(name) is None
+
+
+def _reason(name: str) -> str | None:
+    if not name:
+        return "the empty string is not allowed"
+    if name in (".", ".."):
+        return f"'{name}' is not allowed"
+    if len(name) > _MAX_LENGTH:
+        return f"the length of '{name}' is longer than the max allowed length {_MAX_LENGTH}"
+    if not _LEGAL.fullmatch(name):
+        return (
+            f"'{name}' contains one or more characters other than ASCII alphanumerics, "
+            "'.', '_' and '-'"
+        )
+    return None
+
+
+def _unify_collision_characters(name: str) -> str:
+    """Return the name as in metrics: topics with equal results collide."""
+    return name.replace(".", "_")
+
+
+def _has_collision_characters(name: str) -> bool:
+    """Whether the name can collide with another one."""
+    return "." in name or "_" in name
 
 
 class Located(NamedTuple):
@@ -54,7 +203,7 @@ class Topics:
         self._ids: TimelineDict[str, Uuid] = TimelineDict(registry)
         self._topics: TimelineDict[Uuid, TopicState] = TimelineDict(registry)
         self._similar: TimelineDict[str, tuple[str, ...]] = TimelineDict(registry)
-        self.index = PartitionIndex(registry)
+        self.index = _PartitionIndex(registry)
 
     def __len__(self) -> int:
         return len(self._topics)
@@ -74,9 +223,9 @@ class Topics:
 
     def colliding(self, name: str) -> str | None:
         """Return an existing topic with the same name in metrics."""
-        if not has_collision_characters(name):
+        if not _has_collision_characters(name):
             return None
-        names: tuple[str, ...] = self._similar.get(unify_collision_characters(name), ())
+        names: tuple[str, ...] = self._similar.get(_unify_collision_characters(name), ())
         return names[0] if names else None
 
     def located(self, keys: Iterable[IndexedPartition]) -> list[Located]:
@@ -96,8 +245,8 @@ class Topics:
             raise CorruptMessage(f"Found duplicate TopicRecord for {record.name}")
         self._ids[record.name] = record.topic_id
         self._topics[record.topic_id] = TopicState(self._registry, record.name, record.topic_id)
-        if has_collision_characters(record.name):
-            unified = unify_collision_characters(record.name)
+        if _has_collision_characters(record.name):
+            unified = _unify_collision_characters(record.name)
             self._similar[unified] = (*self._similar.get(unified, ()), record.name)
 
     def replay_partition(self, record: PartitionRecord) -> None:
@@ -128,8 +277,8 @@ class Topics:
             self.index.update(IndexedPartition(topic.topic_id, partition_id), partition, None)
         del self._topics[record.topic_id]
         del self._ids[topic.name]
-        if has_collision_characters(topic.name):
-            unified = unify_collision_characters(topic.name)
+        if _has_collision_characters(topic.name):
+            unified = _unify_collision_characters(topic.name)
             others = tuple(name for name in self._similar[unified] if name != topic.name)
             if others:
                 self._similar[unified] = others

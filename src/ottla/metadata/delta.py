@@ -14,10 +14,8 @@ from ottla.types import OffsetAndEpoch
 
 if TYPE_CHECKING:
     from ottla.metadata.broker import BrokerRegistration, ControllerRegistration
-    from ottla.metadata.partition import PartitionRegistration
-    from ottla.metadata.quota_keys import QuotaEntity
-    from ottla.metadata.resources import ConfiguredResource
-    from ottla.metadata.topic import TopicImage
+    from ottla.metadata.partition import PartitionRegistration, TopicImage
+    from ottla.metadata.resources import ConfiguredResource, QuotaEntity
     from ottla.types import Uuid
 
 

@@ -1,6 +1,7 @@
-"""The state of one partition as the quorum decided it.
+"""One incarnation of a topic, and its partitions as the quorum decided them.
 
-Kafka: org.apache.kafka.metadata.{PartitionRegistration, LeaderRecoveryState, DirectoryId}.
+Kafka: org.apache.kafka.metadata.{PartitionRegistration, LeaderRecoveryState, DirectoryId};
+org.apache.kafka.image.TopicImage.
 """
 
 from __future__ import annotations
@@ -12,7 +13,32 @@ from ottla.protocol.records.metadata import PartitionChangeRecord, PartitionReco
 from ottla.types import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Sequence
+
+
+class TopicImage:
+    """One incarnation of a topic."""
+
+    __slots__ = ("change_count", "encoded", "name", "partitions", "topic_id")
+
+    def __init__(self, name: str, topic_id: Uuid) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.partitions: dict[int, PartitionRegistration] = {}
+        """Read-only outside this class."""
+        self.encoded: dict[Hashable, tuple[int, bytes]] = {}
+        """Responses about this topic, each with the `ClusterImage.change_count` it is of."""
+        self.change_count = 0
+
+    def put(self, partition_id: int, partition: PartitionRegistration) -> None:
+        """Add or replace a partition."""
+        self.partitions[partition_id] = partition
+        self.change_count += 1
+        self.encoded.clear()
+
+    def __repr__(self) -> str:
+        return f"TopicImage({self.name!r}, {self.topic_id}, {len(self.partitions)} partitions)"
+
 
 NO_LEADER: Final = -1
 NO_LEADER_CHANGE: Final = -2

@@ -1,12 +1,13 @@
-"""The resources that have a configuration.
+"""The resources that have a configuration, and the entities that have quotas.
 
-Kafka: org.apache.kafka.common.config.ConfigResource.
+Kafka: org.apache.kafka.common.config.ConfigResource; org.apache.kafka.server.config.QuotaConfig,
+org.apache.kafka.common.quota.ClientQuotaEntity.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 
 class ConfigResourceType(IntEnum):
@@ -31,3 +32,18 @@ class ConfiguredResource(NamedTuple):
 
 
 CLUSTER_DEFAULT = ConfiguredResource(ConfigResourceType.BROKER, "")
+
+
+USER: Final = "user"
+CLIENT_ID: Final = "client-id"
+IP: Final = "ip"
+ENTITY_TYPES: Final = frozenset({USER, CLIENT_ID, IP})
+
+PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
+CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
+REQUEST_PERCENTAGE: Final = "request_percentage"
+CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
+CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
+
+QuotaEntity: TypeAlias = tuple[tuple[str, str | None], ...]
+"""(entity type, name or None for the default), sorted by type."""

@@ -18,7 +18,7 @@ from ottla._version import __version__
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError, UnsupportedVersion
 from ottla.protocol import api_keys, codec, frames
 from ottla.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from ottla.protocol.headers import ResponseHeader
+from ottla.protocol.frames import ResponseHeader
 from ottla.purgatory.pending import Pending
 
 if TYPE_CHECKING:

@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.errors import CorruptMessage, TooManyElements, UnsupportedVersion
 from ottla.protocol import walker
-from ottla.protocol.at_version import FIXED, AtVersion
-from ottla.protocol.plans import plan_of
+from ottla.protocol.plans import FIXED, AtVersion, plan_of
 from ottla.protocol.primitives import decode_uvarint, encode_uvarint
 from ottla.protocol.tagged_fields import keep_unknown
 from ottla.types import FileSlice, SendItem, Uuid

@@ -1,7 +1,8 @@
 """Size-prefixed requests and responses.
 
-Kafka: org.apache.kafka.common.requests.{RequestHeader, ResponseHeader, AbstractRequest}. Hot path:
-benchmarks/codec.py.
+Kafka: org.apache.kafka.common.requests.{RequestHeader, ResponseHeader, AbstractRequest}. Hot
+path: benchmarks/codec.py; ResponseHeader. Its version follows from that of the body: see
+`response_header_version` in `protocol.api_keys`.
 """
 
 from __future__ import annotations
@@ -11,10 +12,18 @@ from typing import TYPE_CHECKING
 
 from ottla.protocol import codec
 from ottla.protocol.api_keys import request_header_version, response_header_version
+from ottla.protocol.schema import Struct, int32
 
 if TYPE_CHECKING:
     from ottla.protocol.schema import Request, Response
     from ottla.types import SendItem
+
+
+class ResponseHeader(Struct, versions="0-1", flexible="1+"):
+    """Response header; v1 has tagged fields."""
+
+    correlation_id: int32
+
 
 _SIZE = struct.Struct(">i")
 REQUEST_HEADER = struct.Struct(">hhih")

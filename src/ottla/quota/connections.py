@@ -9,7 +9,7 @@ import logging
 from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, Final
 
-from ottla.metadata.quota_keys import IP
+from ottla.metadata.resources import IP
 from ottla.metrics.sampled_stat import SampledStat
 from ottla.quota.meters import IDLE_MS, MAX_METERS
 from ottla.quota.rates import over_rate_ms
@@ -17,7 +17,7 @@ from ottla.quota.rates import over_rate_ms
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ottla.metadata.quota_keys import QuotaEntity
+    from ottla.metadata.resources import QuotaEntity
     from ottla.metrics.ledger import Ledger
     from ottla.metrics.sampled_stat import SampleWindow
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
-from ottla.metadata.quota_keys import CLIENT_ID, USER
+from ottla.metadata.resources import CLIENT_ID, USER
 from ottla.metrics.ledger import BoundedCache, size_of_texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ottla.metadata.quota_keys import QuotaEntity
+    from ottla.metadata.resources import QuotaEntity
     from ottla.metrics.ledger import Ledger
 
 K = TypeVar("K")

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from ottla.metadata.quota_keys import (
+from ottla.metadata.resources import (
     CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
+    ConfigResourceType,
 )
-from ottla.metadata.resources import ConfigResourceType
 from ottla.metrics.ledger import BoundedCache
 from ottla.metrics.sampled_stat import SampleWindow
 from ottla.quota.connections import UNLIMITED, ConnectionRates
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.metadata.delta import MetadataDelta
     from ottla.metadata.image.image import MetadataImage
-    from ottla.metadata.quota_keys import QuotaEntity
+    from ottla.metadata.resources import QuotaEntity
     from ottla.metrics.ledger import Ledger
 
 _LISTENER_RATE: Final = "listener.name.{}.max.connection.creation.rate"

@@ -56,7 +56,7 @@ from ottla.raft.requests import (
     VoteResponse,
 )
 from ottla.raft.roles import Resigned
-from ottla.raft.snapshot_download import PART_BYTES
+from ottla.raft.snapshot import PART_BYTES
 from ottla.storage.disk_errors import is_exhaustion
 from ottla.storage.log.append_info import UnexpectedAppendOffset
 from ottla.types import FileSlice

@@ -33,12 +33,11 @@ from ottla.records.batches import iterate_batches
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ottla.raft.control_records import ControlMessage
     from ottla.raft.member import QuorumMember
     from ottla.raft.messages import Event
     from ottla.raft.requests import FetchResponse, FetchSnapshotResponse, Request
     from ottla.raft.roles import Unattached
-    from ottla.raft.voter_set import VoterAddress
+    from ottla.raft.voter_set import ControlMessage, VoterAddress
     from ottla.types import Buffer, OffsetAndEpoch
 
     Place: TypeAlias = tuple[int, tuple[VoterAddress, ...]]

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.records.raft import KRaftVersionRecord
-from ottla.raft.control_records import encode_control_messages, leader_change
 from ottla.raft.leader import Leader
 from ottla.raft.messages import AnnounceLeader, AppendBatch, Respond
 from ottla.raft.requests import (
@@ -21,15 +20,15 @@ from ottla.raft.requests import (
     ReplicaKey,
 )
 from ottla.raft.timeouts import FETCH_MAX_WAIT_MS, NEVER_MS
-from ottla.raft.voter_set import VoterSet
+from ottla.raft.voter_set import VoterSet, encode_control_messages, leader_change
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ottla.purgatory.pending import Pending
-    from ottla.raft.control_records import ControlMessage
     from ottla.raft.member import QuorumMember
     from ottla.raft.requests import FetchSnapshot
+    from ottla.raft.voter_set import ControlMessage
     from ottla.types import Buffer
 
 

@@ -15,10 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ottla.purgatory.pending import Pending
-    from ottla.raft.control_records import ControlMessage
     from ottla.raft.quorum_state import ElectionState
     from ottla.raft.requests import LeaderAndEpoch, Request, Response
-    from ottla.raft.voter_set import VoterAddress, VoterSet
+    from ottla.raft.voter_set import ControlMessage, VoterAddress, VoterSet
     from ottla.types import Buffer, OffsetAndEpoch
 
 

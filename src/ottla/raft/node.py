@@ -47,13 +47,11 @@ if TYPE_CHECKING:
     from random import Random
 
     from ottla.purgatory.pending import Pending
-    from ottla.raft.in_flight import Sent
-    from ottla.raft.member import LogView, MemberSettings, Role
+    from ottla.raft.member import LogView, MemberSettings, Role, Sent
     from ottla.raft.messages import Effect, Event
     from ottla.raft.quorum_state import ElectionState
     from ottla.raft.requests import Request, Response
-    from ottla.raft.voter_history import QuorumDescription, VoterHistory
-    from ottla.raft.voter_set import VoterSet
+    from ottla.raft.voter_set import QuorumDescription, VoterHistory, VoterSet
     from ottla.types import Uuid
 
 log = logging.getLogger("ottla.raft")

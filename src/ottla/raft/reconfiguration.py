@@ -4,7 +4,9 @@ A new voter set is in force as soon as it is in the leader's log; the next chang
 committed. A controller that joins by itself (KIP-1186) sends these requests as an observer.
 
 Kafka: org.apache.kafka.raft.internals.{AddVoterHandler, RemoveVoterHandler, UpdateVoterHandler}
-(KIP-853), KafkaRaftClient.pollFollowerAsObserver.
+(KIP-853), KafkaRaftClient.pollFollowerAsObserver;
+org.apache.kafka.raft.internals.{AddVoterHandler, RemoveVoterHandler, UpdateVoterHandler}
+(KIP-853), KafkaRaftClient.handleAddVoterRequest and its neighbours.
 """
 
 from __future__ import annotations
@@ -13,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.records.raft import KRaftVersionRecord
-from ottla.raft import voter_changes
 from ottla.raft.messages import Respond
 from ottla.raft.requests import (
     AddVoter,
@@ -30,10 +31,160 @@ from ottla.raft.voter_set import Voter, VoterSet
 
 if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending
-    from ottla.raft.control_records import ControlMessage
     from ottla.raft.leader import Leader
     from ottla.raft.leading import Leading
     from ottla.raft.member import QuorumMember
+    from ottla.raft.voter_set import ControlMessage, VoterAddress
+
+
+_BUSY = "Request timed out waiting for leader to handle previous voter change request"
+_NO_HIGH_WATERMARK = (
+    "Request timed out waiting for leader to establish HWM and fence previous voter changes"
+)
+
+
+def _check_request(request: AddVoter | RemoveVoter | UpdateVoter, listener: str) -> None:
+    """Raise INVALID_REQUEST for a change that names no voter, or no address on the listener.
+
+    listener is the controllers' own, the first of controller.listener.names.
+    """
+    match request:
+        case RemoveVoter(key):
+            _check_key(key, "Remove voter request didn't include a valid voter")
+        case AddVoter(voter):
+            _check_key(_replica_key(voter), "Add voter request didn't include a valid voter")
+            if not _has_listener(voter, listener):
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST,
+                    "Add voter request didn't include the endpoint "
+                    f"({_endpoints_text(voter.endpoints)}) for the default listener "
+                    f"ListenerName({listener})",
+                )
+        case UpdateVoter(voter):
+            _check_key(_replica_key(voter), None)
+            lowest, highest = voter.lowest_kraft_version, voter.highest_kraft_version
+            if not _has_listener(voter, listener) or not 0 <= lowest <= highest:
+                raise KafkaError(ErrorCode.INVALID_REQUEST)
+
+
+def _check_key(key: ReplicaKey, text: str | None) -> None:
+    if key.node_id < 0 or not key.directory_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+
+
+def _has_listener(voter: Voter, listener: str) -> bool:
+    return any(end.listener_name == listener for end in voter.endpoints)
+
+
+def _check_kraft_version(request: AddVoter | RemoveVoter, kraft_version: int) -> None:
+    """Raise UNSUPPORTED_VERSION in a quorum of static voters."""
+    if kraft_version < 1:
+        doing = "adding" if isinstance(request, AddVoter) else "removing"
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"Cluster doesn't support {doing} voter because the kraft.version feature is "
+            f"{kraft_version}",
+        )
+
+
+def _check_committed(offset: int, high_watermark: int) -> None:
+    """Raise REQUEST_TIMED_OUT while the last change of the voters is not committed."""
+    if offset >= high_watermark:
+        raise KafkaError(
+            ErrorCode.REQUEST_TIMED_OUT,
+            "Request timed out waiting for voters to commit the latest voter change at "
+            f"Optional[{offset}] with HWM {high_watermark}",
+        )
+
+
+def _check_voter(request: AddVoter | RemoveVoter, voters: VoterSet) -> None:
+    """Raise for a voter that is already one, or is none and cannot be removed."""
+    if isinstance(request, AddVoter):
+        if voters.get(request.voter.voter_id) is not None:
+            raise KafkaError(
+                ErrorCode.DUPLICATE_VOTER,
+                f"The voter id for {_key_text(_replica_key(request.voter))} is already part of the "
+                f"set of voters {_voters_text(voters)}.",
+            )
+        return
+    known = voters.get(request.key.node_id)
+    if known is None or known.directory_id != request.key.directory_id or len(voters) == 1:
+        raise KafkaError(
+            ErrorCode.VOTER_NOT_FOUND,
+            f"Cannot remove voter {_key_text(request.key)} from the set of voters "
+            f"{_voters_text(voters)}",
+        )
+
+
+def _check_levels(voter: Voter, described: VersionsResponse, kraft_version: int) -> None:
+    """Raise INVALID_REQUEST for a new voter that does not support the quorum's level."""
+    if not described.lowest <= kraft_version <= described.highest:
+        is_named = described.highest > 0
+        levels = f"(min: {described.lowest}, max: {described.highest}"  # as Kafka writes it
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Aborted add voter operation for {_key_text(_replica_key(voter))} since the "
+            f"kraft.version range {levels if is_named else '(min: 0, max: 0)'} doesn't support "
+            f"the finalized version {kraft_version}",
+        )
+
+
+def _check_upgrade(level: int, current: int, voters: VoterSet) -> None:
+    """Raise INVALID_UPDATE_VERSION for a kraft.version that not every voter supports."""
+    reason = None
+    if level < current:
+        reason = (
+            f"from version {_version_name(current)} to {_version_name(level)} because the new "
+            "version is a downgrade"
+        )
+    elif level > current and not all(
+        one.lowest_kraft_version <= level <= one.highest_kraft_version for one in voters
+    ):
+        reason = f"to {_version_name(level)} because not all of the voters support it"
+    if reason is not None:
+        raise KafkaError(
+            ErrorCode.INVALID_UPDATE_VERSION, f"Invalid upgrade of kraft.version {reason}"
+        )
+
+
+def _version_name(level: int) -> str:
+    return f"KRAFT_VERSION_{level}"
+
+
+def _updated(voters: VoterSet, voter: Voter, kraft_version: int) -> VoterSet:
+    """Return the voters with one replaced; raise for one that is unknown or not compatible.
+
+    Static voters have no directory id.
+    """
+    if not voter.lowest_kraft_version <= kraft_version <= voter.highest_kraft_version:
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+    known = voters.get(voter.voter_id)
+    if known is None or (kraft_version > 0 and known.directory_id != voter.directory_id):
+        raise KafkaError(ErrorCode.VOTER_NOT_FOUND)
+    return VoterSet(voter if one is known else one for one in voters)
+
+
+def _replica_key(voter: Voter) -> ReplicaKey:
+    """Return a voter's id with its directory's."""
+    return ReplicaKey(voter.voter_id, voter.directory_id)
+
+
+def _key_text(key: ReplicaKey) -> str:
+    """Return a replica as Kafka's ReplicaKey writes itself."""
+    directory = str(key.directory_id) if key.directory_id else "<undefined>"
+    return f"ReplicaKey(id={key.node_id}, directoryId={directory})"
+
+
+def _voters_text(voters: VoterSet) -> str:
+    return "[" + ", ".join(_key_text(_replica_key(one)) for one in voters) + "]"
+
+
+def _endpoints_text(endpoints: tuple[VoterAddress, ...]) -> str:
+    shown = ", ".join(
+        f"ListenerName({one.listener_name})={one.host}/<unresolved>:{one.port}" for one in endpoints
+    )
+    return f"Endpoints(endpoints={{{shown}}})"
+
 
 FETCHED_WITHIN_MS = 3_600_000
 """A voter that is added has fetched to the end of the log, and lately."""
@@ -83,7 +234,7 @@ class Reconfiguration:
             self._respond(token, VoterChangeResponse(error, member.leader))
             return
         try:
-            voter_changes.check_request(request, member.listener)
+            _check_request(request, member.listener)
             self._check_none_pending(role, now_ms)
             if isinstance(request, UpdateVoter):
                 self._update(role, request.voter, now_ms)
@@ -99,15 +250,15 @@ class Reconfiguration:
         if change is not None and change.deadline_ms <= now_ms:
             self._end(KafkaError(ErrorCode.REQUEST_TIMED_OUT))
         if self._change is not None:
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, voter_changes.BUSY)
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, _BUSY)
         if role.high_watermark is None:
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, voter_changes.NO_HIGH_WATERMARK)
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, _NO_HIGH_WATERMARK)
 
     def _check_change(self, role: Leader, request: AddVoter | RemoveVoter) -> None:
         voters = self._member.voters
-        voter_changes.check_kraft_version(request, voters.kraft_version)
-        voter_changes.check_committed(voters.latest_offset, role.high_watermark or 0)
-        voter_changes.check_voter(request, voters.latest)
+        _check_kraft_version(request, voters.kraft_version)
+        _check_committed(voters.latest_offset, role.high_watermark or 0)
+        _check_voter(request, voters.latest)
 
     def _begin(
         self, role: Leader, request: AddVoter | RemoveVoter, token: Pending[Any], now_ms: int
@@ -121,7 +272,7 @@ class Reconfiguration:
             return
         voter = request.voter
         if member.in_flight.ready_ms(voter.voter_id, now_ms) > now_ms:
-            shown = voter_changes.key_text(voter_changes.replica_key(voter))
+            shown = _key_text(_replica_key(voter))
             text = f"New voter {shown} is not ready to receive requests"
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
         self._change = _Change(request, token, deadline_ms)
@@ -133,7 +284,7 @@ class Reconfiguration:
         if level > 0 and voters.latest_offset >= (role.high_watermark or 0):
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
         known = role.voters if role.reported_voters is None else role.reported_voters
-        changed = voter_changes.updated(known, voter, level)
+        changed = _updated(known, voter, level)
         if voter.voter_id == self._member.key.node_id:  # Kafka raises
             text = f"Node {voter.voter_id} leads the quorum and does not send itself its addresses"
             raise KafkaError(ErrorCode.INVALID_REQUEST, text)
@@ -141,7 +292,7 @@ class Reconfiguration:
             role.reported_voters = changed
         elif changed != role.voters:
             self._append(role, changed, now_ms)
-        role.followed_by(voter_changes.replica_key(voter), now_ms)
+        role.followed_by(_replica_key(voter), now_ms)
 
     def check_kraft_version(self, level: int) -> None:
         """Raise INVALID_UPDATE_VERSION for a level that some voter does not support."""
@@ -149,7 +300,7 @@ class Reconfiguration:
         if role is None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
         voters = role.voters if role.reported_voters is None else role.reported_voters
-        voter_changes.check_upgrade(level, current, voters)
+        _check_upgrade(level, current, voters)
 
     def raise_kraft_version(self, level: int, now_ms: int) -> None:
         """Write the level and the voters as they described themselves, as one batch."""
@@ -181,8 +332,8 @@ class Reconfiguration:
         try:
             _check_answer(response)
             assert response is not None
-            voter_changes.check_levels(voter, response, self._member.voters.kraft_version)
-            self._check_caught_up(role, voter_changes.replica_key(voter), now_ms)
+            _check_levels(voter, response, self._member.voters.kraft_version)
+            self._check_caught_up(role, _replica_key(voter), now_ms)
         except KafkaError as error:
             self._end(error)
             return
@@ -199,8 +350,7 @@ class Reconfiguration:
         if replica is None or replica.last_caught_up_ms < 0 or replica.last_fetch_ms <= since_ms:
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT,
-                f"Aborted add voter operation for {voter_changes.key_text(key)} since it is "
-                "lagging behind",
+                f"Aborted add voter operation for {_key_text(key)} since it is lagging behind",
             )
 
     # What is due
@@ -291,7 +441,7 @@ class Reconfiguration:
         node_id, directory_id = member.key
         former = member.voters.latest.get(node_id)
         if former is not None:
-            return RemoveVoter(voter_changes.replica_key(former))
+            return RemoveVoter(_replica_key(former))
         own = Voter(node_id, directory_id, member.endpoints)
         return AddVoter(own, ack_when_committed=False, timeout_ms=member.timeouts.request_ms)
 

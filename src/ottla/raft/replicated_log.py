@@ -1,28 +1,27 @@
-"""The metadata log on this node's disk with its snapshots.
+"""The metadata log on this node's disk with its snapshots, and where it agrees with another log.
 
-Kafka: org.apache.kafka.raft.internals.KafkaRaftLog.
+Kafka: org.apache.kafka.raft.internals.KafkaRaftLog;
+org.apache.kafka.raft.RaftLog.{validateOffsetAndEpoch, truncateToEndOffset},
+KafkaRaftLog.endOffsetForEpoch.
 """
 
 from __future__ import annotations
 
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.errors import CorruptMessage, LocalDiskError
 from ottla.protocol.records.raft import SnapshotHeaderRecord
-from ottla.raft import log_positions
-from ottla.raft.control_records import decode_control_message
-from ottla.raft.log_check import check_log
-from ottla.raft.log_positions import LogExtent
-from ottla.raft.recovery_point import (
+from ottla.raft.log_check import (
     begin_truncation,
+    check_log,
     end_truncation,
     finish_truncation,
     read_recovery_point,
     write_recovery_point,
 )
-from ottla.raft.snapshot import SNAPSHOT_MODE, SnapshotReader, snapshot_name
-from ottla.raft.snapshot_download import SnapshotDownload
+from ottla.raft.snapshot import SNAPSHOT_MODE, SnapshotDownload, SnapshotReader, snapshot_name
+from ottla.raft.voter_set import decode_control_message
 from ottla.records.batches import iterate_batches
 from ottla.storage.batches import leading_batches_size
 from ottla.storage.layout import (
@@ -41,11 +40,73 @@ from ottla.types import METADATA_TOPIC_ID, FileSlice, OffsetAndEpoch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ottla.raft.control_records import ControlMessage
+    from ottla.raft.voter_set import ControlMessage
     from ottla.records.batch import RecordBatch
     from ottla.storage.directory import Directory
     from ottla.storage.log.flush import FlushJob
+    from ottla.storage.log.leader_epochs import LeaderEpochs
     from ottla.types import Buffer
+
+
+class _LogExtent(NamedTuple):
+    """From where to where a log goes, and its epochs."""
+
+    epochs: LeaderEpochs
+    start_offset: int
+    end: OffsetAndEpoch
+    """The end offset and the epoch of the last record."""
+    snapshots: Sequence[OffsetAndEpoch]
+    """Oldest first."""
+
+
+def _end_of_epoch(log: _LogExtent, epoch: int) -> OffsetAndEpoch:
+    """Return the newest epoch up to this one that the log knows, and the offset of its end."""
+    found = log.epochs.end_offset_for(epoch, log.end.offset)
+    if found.leader_epoch < 0:
+        return log.end
+    if log.snapshots:
+        oldest = log.snapshots[0]
+        if found.offset == oldest.offset and found.leader_epoch == epoch:
+            return oldest  # the records of the epoch are in the snapshot alone
+    return found
+
+
+def _divergence(log: _LogExtent, offset: int, epoch: int) -> OffsetAndEpoch | None:
+    """Return where the log's records of an epoch end, if that is not at offset or later."""
+    if offset == 0 and epoch == 0 and log.start_offset == 0:
+        return None
+    end = _end_of_epoch(log, epoch)
+    return end if end.leader_epoch != epoch or end.offset < offset else None
+
+
+def _needs_snapshot(log: _LogExtent, offset: int, epoch: int) -> bool:
+    """Whether a replica should begin with the newest snapshot.
+
+    It must when the log no longer holds what it lacks; with an empty log it is quicker.
+    """
+    if not log.snapshots:
+        return False
+    if offset == 0:
+        return log.snapshots[-1].offset > 0
+    if log.start_offset == 0:
+        return False
+    oldest, start = log.snapshots[0], log.start_offset
+    return (
+        offset < start
+        or (offset == start and epoch != oldest.leader_epoch)
+        or epoch < oldest.leader_epoch
+    )
+
+
+def _truncation_offset(log: _LogExtent, diverging: OffsetAndEpoch) -> int:
+    """Return where to cut the log so that it agrees with a leader's answer."""
+    if diverging.leader_epoch == 0:
+        return min(diverging.offset, log.end.offset)
+    own = _end_of_epoch(log, diverging.leader_epoch)
+    if own.leader_epoch == diverging.leader_epoch:
+        return min(own.offset, diverging.offset)
+    return own.offset
+
 
 READ_BYTES: Final = 8 * 1024 * 1024
 REPLAY_BYTES: Final = 1024 * 1024
@@ -269,19 +330,19 @@ class ReplicatedLog:
 
     def divergence(self, offset: int, epoch: int) -> OffsetAndEpoch | None:
         """Return where this log leaves another one, None when it does not before offset."""
-        return log_positions.divergence(self._extent(), offset, epoch)
+        return _divergence(self._extent(), offset, epoch)
 
     def needs_snapshot(self, offset: int, epoch: int) -> bool:
         """Whether a replica at this position should begin with the newest snapshot."""
-        return log_positions.needs_snapshot(self._extent(), offset, epoch)
+        return _needs_snapshot(self._extent(), offset, epoch)
 
     def truncation_offset(self, diverging: OffsetAndEpoch) -> int:
         """Return where to cut this log so that it agrees with the leader's."""
-        return log_positions.truncation_offset(self._extent(), diverging)
+        return _truncation_offset(self._extent(), diverging)
 
-    def _extent(self) -> LogExtent:
+    def _extent(self) -> _LogExtent:
         end = OffsetAndEpoch(self.end_offset, self.epoch_at_end())
-        return LogExtent(self.log.leader_epochs, self.start_offset, end, self.snapshots)
+        return _LogExtent(self.log.leader_epochs, self.start_offset, end, self.snapshots)
 
     def snapshot_size(self, snapshot_id: OffsetAndEpoch) -> int | None:
         """Return the size of a snapshot in bytes, None when there is none."""

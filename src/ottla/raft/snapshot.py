@@ -3,12 +3,17 @@
 A control batch with the header (and, from kraft.version 1 on, the voters), batches of records, a
 control batch with the footer. A file without its footer is not a snapshot.
 
-Kafka: org.apache.kafka.snapshot.{RecordsSnapshotWriter, RecordsSnapshotReader, Snapshots}.
+Its methods run in a worker.
+
+Kafka: org.apache.kafka.snapshot.{RecordsSnapshotWriter, RecordsSnapshotReader, Snapshots};
+org.apache.kafka.snapshot.FileRawSnapshotWriter.
 """
 
 from __future__ import annotations
 
 import re
+from collections import deque
+from contextlib import closing
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -20,19 +25,19 @@ from ottla.protocol.records.raft import (
     VotersRecord,
 )
 from ottla.raft.batch_accumulator import BatchAccumulator
-from ottla.raft.control_records import decode_control_message, encode_control_messages
-from ottla.raft.voter_set import voter_set_of
+from ottla.raft.voter_set import decode_control_message, encode_control_messages, voter_set_of
 from ottla.records.batches import iterate_batches
-from ottla.storage.layout import METADATA_SNAPSHOT_SUFFIX
+from ottla.storage.layout import METADATA_LOG, METADATA_SNAPSHOT_SUFFIX, PART_SUFFIX
 from ottla.types import OffsetAndEpoch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ottla.raft.control_records import ControlMessage
-    from ottla.raft.voter_set import VoterSet
+    from ottla.raft.voter_set import ControlMessage, VoterSet
     from ottla.records.batch import RecordBatch
+    from ottla.storage.directory import Directory
     from ottla.types import Buffer
+
 
 SNAPSHOT_MODE: Final = 0o400
 _NAME: Final = re.compile(rf"(\d{{20}})-(\d{{10}}){re.escape(METADATA_SNAPSHOT_SUFFIX)}")
@@ -233,3 +238,49 @@ def _check_place(batch: RecordBatch, next_offset: int, leader_epoch: int) -> Non
 def decode_snapshot(data: Buffer) -> SnapshotContent:
     """Read a snapshot; CorruptMessage when a checksum is wrong or the footer is missing."""
     return SnapshotReader(data).content()
+
+
+PART_BYTES: Final = 1 << 20
+"""Of one response."""
+
+
+class _QuorumOfSnapshot(NamedTuple):
+    """What a snapshot says of the quorum."""
+
+    voters: VoterSet | None
+    kraft_version: int
+
+
+class SnapshotDownload:
+    """The file of one snapshot until it is whole."""
+
+    __slots__ = ("_directory", "_path")
+
+    def __init__(self, directory: Directory, snapshot_id: OffsetAndEpoch) -> None:
+        self._directory = directory
+        self._path = f"{METADATA_LOG}/{snapshot_name(snapshot_id)}"
+
+    def store(self, position: int, data: Buffer) -> None:
+        """Write a part; the first one replaces what is there."""
+        path = self._path + PART_SUFFIX
+        if position == 0 and self._directory.exists(path):
+            self._directory.remove(path)
+        with closing(self._directory.open(path, create=True)) as file:
+            if file.size() != position:
+                raise CorruptMessage(f"a part of a snapshot at {position}, after {file.size()}")
+            file.append([data])
+
+    def finish(self, snapshot_id: OffsetAndEpoch) -> _QuorumOfSnapshot:
+        """Make the file durable under its own name; CorruptMessage when it is damaged."""
+        path = self._path + PART_SUFFIX
+        reader = SnapshotReader(self._directory.read_file(path), snapshot_id)
+        try:
+            deque(reader.values(), maxlen=0)  # decodes all records and keeps none
+        except CorruptMessage:
+            self._directory.remove(path)
+            raise
+        with closing(self._directory.open(path)) as file:
+            file.sync()
+        self._directory.rename(path, self._path)
+        self._directory.sync(METADATA_LOG)
+        return _QuorumOfSnapshot(reader.voters, reader.kraft_version)

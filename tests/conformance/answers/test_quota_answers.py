@@ -11,8 +11,7 @@ from ottla.protocol import codec
 from ottla.protocol.api_keys import ApiKey, response_class, response_header_version
 from ottla.protocol.apis.alter_client_quotas import AlterClientQuotasRequest
 from ottla.protocol.apis.describe_client_quotas import DescribeClientQuotasRequest
-from ottla.protocol.frames import encode_request
-from ottla.protocol.headers import ResponseHeader
+from ottla.protocol.frames import ResponseHeader, encode_request
 from ottla.testing.cluster import Cluster
 from tests.conformance.applied import wait_until_applied
 from tests.conformance.kafka import exchange, join

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.protocol import codec, frames
 from ottla.protocol.api_keys import ApiKey, request_class, response_class, response_header_version
-from ottla.protocol.headers import ResponseHeader
+from ottla.protocol.frames import ResponseHeader
 from ottla.records.builder import encode_batch
 from ottla.types import ZERO_UUID, FileSlice
 from tests.conformance.applied import CHANGES, wait_until_applied

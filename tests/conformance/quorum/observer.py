@@ -15,8 +15,7 @@ from ottla.raft.node import RaftNode
 from ottla.raft.quorum_state import QuorumStateStore
 from ottla.raft.replicated_log import ReplicatedLog
 from ottla.raft.requests import ReplicaKey
-from ottla.raft.voter_history import VoterHistory
-from ottla.raft.voter_set import VoterSet
+from ottla.raft.voter_set import VoterHistory, VoterSet
 from ottla.raft.wire import requests, responses
 from ottla.server.system.files import RealDirectory
 from ottla.server.system.timers import SystemClock

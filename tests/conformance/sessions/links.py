@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.protocol import codec, frames
 from ottla.protocol.api_keys import ApiKey, request_class, response_class, response_header_version
 from ottla.protocol.apis.api_versions import ApiVersionsRequest
-from ottla.protocol.headers import ResponseHeader
+from ottla.protocol.frames import ResponseHeader
 from ottla.types import FileSlice
 from tests.conformance.differential.case import build
 from tests.conformance.differential.side import CLOSED

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from ottla.protocol.records.raft import VotersRecord
-from ottla.raft.control_records import decode_control_message
 from ottla.raft.snapshot import decode_snapshot
+from ottla.raft.voter_set import decode_control_message
 from ottla.records.batches import iterate_batches
 from ottla.types import Uuid
 from tests.conformance.tool_pairs import Said, ToolJvm, our_tool

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.features import METADATA_VERSION
 from ottla.metadata.image import MetadataImage
-from ottla.metadata.partition import UNASSIGNED_DIRECTORY, PartitionRegistration
-from ottla.metadata.topic import TopicImage
+from ottla.metadata.partition import UNASSIGNED_DIRECTORY, PartitionRegistration, TopicImage
 from ottla.protocol.apis.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,

@@ -11,7 +11,7 @@ import pytest
 
 from ottla import KafkaError, Producer
 from ottla.config.broker import parse_broker_config
-from ottla.config.disk_reserve import AUTOMATIC, reserve_bytes
+from ottla.config.own import _AUTOMATIC, reserve_bytes
 from ottla.config.problems import ConfigErrors
 from ottla.protocol.apis.delete_topics import DeleteTopicsRequest
 from ottla.protocol.apis.find_coordinator import FindCoordinatorRequest
@@ -112,11 +112,11 @@ def delete_topic(peer: Peer, name: str) -> int:
 @pytest.mark.parametrize(
     ("setting_bytes", "total_bytes", "kept_bytes"),
     [
-        (AUTOMATIC, TOTAL_BYTES, RESERVE_BYTES),
-        (AUTOMATIC, GIBIBYTE, 64 * MEBIBYTE),
-        (AUTOMATIC, 20 * GIBIBYTE, GIBIBYTE),
-        (AUTOMATIC, 20 * GIBIBYTE - 100, GIBIBYTE - 5),
-        (AUTOMATIC, 500 * GIBIBYTE, GIBIBYTE),
+        (_AUTOMATIC, TOTAL_BYTES, RESERVE_BYTES),
+        (_AUTOMATIC, GIBIBYTE, 64 * MEBIBYTE),
+        (_AUTOMATIC, 20 * GIBIBYTE, GIBIBYTE),
+        (_AUTOMATIC, 20 * GIBIBYTE - 100, GIBIBYTE - 5),
+        (_AUTOMATIC, 500 * GIBIBYTE, GIBIBYTE),
         (0, TOTAL_BYTES, 0),
         (7, TOTAL_BYTES, 7),
     ],
@@ -134,7 +134,7 @@ def test_the_setting_is_checked() -> None:
     assert [one.name for one in refused.value.problems] == ["log.dir.reserve.bytes"]
     (typo,) = parse_broker_config({**given, "log.dir.reserve.byte": "1"}).unknown_settings
     assert "did you mean log.dir.reserve.bytes?" in typo.message
-    assert parse_broker_config(given).own.log_dir_reserve_bytes == AUTOMATIC
+    assert parse_broker_config(given).own.log_dir_reserve_bytes == _AUTOMATIC
 
 
 def test_only_clients_records_are_refused_and_go_on_by_themselves(

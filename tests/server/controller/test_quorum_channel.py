@@ -22,8 +22,7 @@ from ottla.raft.requests import (
     Vote,
     VoteResponse,
 )
-from ottla.raft.voter_history import VoterHistory
-from ottla.raft.voter_set import Voter, VoterAddress, VoterSet
+from ottla.raft.voter_set import Voter, VoterAddress, VoterHistory, VoterSet
 from ottla.server.controller.quorum_channel import QuorumAccess, QuorumChannel
 from ottla.server.system.timers import LoopTimer
 from ottla.storage.layout import METADATA_LOG

@@ -12,7 +12,7 @@ from ottla import Admin
 from ottla.errors import ErrorCode
 from ottla.protocol import codec, frames
 from ottla.protocol.api_keys import ApiKey, response_class, response_header_version
-from ottla.protocol.headers import ResponseHeader
+from ottla.protocol.frames import ResponseHeader
 from ottla.raft.requests import (
     Fetch,
     FetchResponse,

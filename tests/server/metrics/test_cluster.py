@@ -9,8 +9,7 @@ import pytest
 
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image.image import MetadataImage
-from ottla.metadata.partition import NO_LEADER, PartitionRegistration
-from ottla.metadata.topic import TopicImage
+from ottla.metadata.partition import NO_LEADER, PartitionRegistration, TopicImage
 from ottla.server.metrics.cluster import ClusterMetrics
 from ottla.types import Uuid
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ottla.config.broker import parse_broker_config
-from ottla.metadata.quota_keys import PRODUCER_BYTE_RATE
+from ottla.metadata.resources import PRODUCER_BYTE_RATE
 from ottla.quota.meters import IDLE_MS
 from ottla.quota.quotas import Quotas
 from ottla.server.metrics.requests import QuotaMetrics

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ottla.config.broker import BrokerConfig
-from ottla.config.broker.removed import removed_setting
+from ottla.config.broker.unsupported import removed_setting
 from ottla.config.listener_settings import ListenerSettings
 from ottla.config.problems import ConfigErrors
 from ottla.security.sasl.plain import users_of

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import cramjam
 import pytest
 
-from ottla.config.limits import LimitSettings
+from ottla.config.own import LimitSettings
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol import frames
 from ottla.protocol.apis.delete_topics import DeleteTopicsRequest
 from ottla.protocol.apis.fetch import FetchRequest
 from ottla.protocol.apis.produce import ProduceRequest, ProduceResponse
 from ottla.protocol.codec import decode_at
-from ottla.protocol.headers import ResponseHeader
+from ottla.protocol.frames import ResponseHeader
 from ottla.records import large_batches
 from ottla.records.batch import RecordBatch
 from ottla.records.batches import iterate_batches

@@ -54,7 +54,7 @@ from ottla.protocol.apis.share_fetch import ShareFetchRequest
 from ottla.protocol.apis.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.protocol.apis.sync_group import SyncGroupRequest
 from ottla.protocol.apis.unregister_broker import UnregisterBrokerRequest
-from ottla.protocol.headers import ResponseHeader
+from ottla.protocol.frames import ResponseHeader
 from ottla.records.builder import encode_batch
 from ottla.server.requests.api import served_apis
 from ottla.testing.cluster import Cluster

@@ -18,7 +18,7 @@ from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.protocol.apis.fetch import FetchRequest
 from ottla.protocol.apis.metadata import MetadataRequest
 from ottla.protocol.apis.produce import ProduceRequest
-from ottla.protocol.headers import ResponseHeader
+from ottla.protocol.frames import ResponseHeader
 from ottla.records.builder import encode_batch
 from ottla.testing.cluster import Cluster
 from ottla.types import FileSlice

@@ -10,7 +10,7 @@ from ottla.protocol.api_keys import ApiKey, response_class, response_header_vers
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.protocol.apis.metadata import MetadataRequest
 from ottla.protocol.apis.produce import ProduceRequest
-from ottla.protocol.headers import ResponseHeader
+from ottla.protocol.frames import ResponseHeader
 
 if TYPE_CHECKING:
     from ottla.protocol.schema import Request

@@ -19,8 +19,7 @@ from ottla.errors import ErrorCode
 from ottla.protocol import codec
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.apis.envelope import EnvelopeRequest, EnvelopeResponse
-from ottla.protocol.frames import encode_request
-from ottla.protocol.headers import ResponseHeader
+from ottla.protocol.frames import ResponseHeader, encode_request
 from ottla.protocol.records.principal import DefaultPrincipalData
 from ottla.security.acl import Acl, Operation, PatternType, Permission, ResourceType
 from ottla.security.principal import ANONYMOUS, Principal

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.protocol import codec, frames
 from ottla.protocol.api_keys import ApiKey, response_class, response_header_version
-from ottla.protocol.headers import ResponseHeader
+from ottla.protocol.frames import ResponseHeader
 from ottla.protocol.schema import Request, Struct
 from ottla.records.builder import encode_batch
 from ottla.server.requests.api import served_apis

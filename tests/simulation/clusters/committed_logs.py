@@ -11,9 +11,8 @@ from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.protocol.records.raft import VotersRecord
-from ottla.raft.control_records import decode_control_message
 from ottla.raft.snapshot import decode_snapshot
-from ottla.raft.voter_set import voter_set_of
+from ottla.raft.voter_set import decode_control_message, voter_set_of
 from ottla.records.batches import batch_at
 from ottla.storage.layout import METADATA_LOG
 

@@ -14,8 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.errors import CorruptMessage
-from ottla.raft.log_check import find_snapshots
-from ottla.raft.recovery_point import RECOVERY_POINT_PATH
+from ottla.raft.log_check import _RECOVERY_POINT_PATH, find_snapshots
 from ottla.raft.snapshot import snapshot_name
 from ottla.records.batch import HEADER_BYTES
 from ottla.storage.batches import parse_header
@@ -85,7 +84,7 @@ def flushed_batches(disk: SimulatedDisk, partition: TopicPartition) -> list[Stor
 
 def metadata_batches(disk: SimulatedDisk) -> list[StoredBatch]:
     """Return the batches of the metadata log whose damage cannot be a torn write."""
-    checkpoint = disk.content(RECOVERY_POINT_PATH) if RECOVERY_POINT_PATH in disk.files() else b""
+    checkpoint = disk.content(_RECOVERY_POINT_PATH) if _RECOVERY_POINT_PATH in disk.files() else b""
     recovery_points = decode_offsets(checkpoint) if checkpoint else {}
     recovery_point = recovery_points.get(TopicPartition(METADATA_TOPIC, 0), 0)
     found = list(_batches(disk, METADATA_LOG))

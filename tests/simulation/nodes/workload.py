@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.clients.admin.configs import ConfigResource, ResourceType
 from ottla.coordinator.runtime.java_hash import partition_for
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
-from ottla.raft.recovery_point import RECOVERY_POINT_PATH
+from ottla.raft.log_check import _RECOVERY_POINT_PATH
 from ottla.storage.directories.checkpoints import decode_offsets
 from ottla.storage.layout import CLEAN_MARKER, LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from ottla.testing.disk import SimulatedCrash
@@ -47,7 +47,7 @@ OTHER_GROUP = "other"
 """Without members; its offsets lie in the other partition."""
 OFFSETS_TOPIC = "__consumer_offsets"
 _OFFSETS_PARTITIONS = 2
-_CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT, RECOVERY_POINT_PATH)
+_CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT, _RECOVERY_POINT_PATH)
 MAX_PARTITIONS = 3
 MAX_MEMBERS = 3
 _SMALL: Mapping[str, str] = {

@@ -12,9 +12,13 @@ import click
 
 from ottla.cli.options.json_output import json_option, print_json, wants_json
 from ottla.errors import KafkaError
-from ottla.raft.log_check import check_log, find_snapshots
+from ottla.raft.log_check import (
+    check_log,
+    find_snapshots,
+    read_recovery_point,
+    write_recovery_point,
+)
 from ottla.raft.quorum_state import ElectionState, QuorumStateStore
-from ottla.raft.recovery_point import read_recovery_point, write_recovery_point
 from ottla.server.system.files import RealDirectory
 from ottla.storage.directories.log_dir import LogDirectory
 from ottla.storage.directories.partition_dir_names import is_log, partition_of

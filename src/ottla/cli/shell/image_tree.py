@@ -21,19 +21,18 @@ from ottla.cli.shell.registrations import (
 )
 from ottla.config.definition import double_text
 from ottla.metadata.features import METADATA_VERSION, metadata_version_name
-from ottla.metadata.quota_keys import CLIENT_ID, IP, USER
-from ottla.metadata.resources import ConfigResourceType
+from ottla.metadata.resources import CLIENT_ID, IP, USER, ConfigResourceType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ottla.cli.shell.nodes import Node
-    from ottla.metadata.image.features import FeaturesImage
+    from ottla.metadata.image.cluster import FeaturesImage
+    from ottla.metadata.image.configs import QuotasImage
     from ottla.metadata.image.image import MetadataImage
-    from ottla.metadata.image.quotas import QuotasImage
     from ottla.metadata.image.security import ScramImage
-    from ottla.metadata.quota_keys import QuotaEntity
-    from ottla.metadata.topic import TopicImage
+    from ottla.metadata.partition import TopicImage
+    from ottla.metadata.resources import QuotaEntity
     from ottla.types import OffsetAndEpoch
 
 T = TypeVar("T")

@@ -24,18 +24,15 @@ from ottla.config.broker.endpoints import (
 from ottla.config.broker.groups import (
     ClassicGroupSettings,
     ConsumerGroupSettings,
+    ShareGroupSettings,
     StreamsGroupSettings,
+    TransactionSettings,
 )
 from ottla.config.broker.log import CleanerSettings, LogSettings
-from ottla.config.broker.network import NetworkSettings
-from ottla.config.broker.node import NodeSettings
-from ottla.config.broker.quorum import QuorumSettings
-from ottla.config.broker.quotas import MetricSettings, QuotaSettings
+from ottla.config.broker.network import BrokerSecuritySettings, NetworkSettings
+from ottla.config.broker.quorum import NodeSettings, QuorumSettings
 from ottla.config.broker.remote_log import RemoteLogSettings
-from ottla.config.broker.replication import ReplicationSettings
-from ottla.config.broker.security import BrokerSecuritySettings
-from ottla.config.broker.share_groups import ShareGroupSettings
-from ottla.config.broker.transactions import TransactionSettings
+from ottla.config.broker.replication import MetricSettings, QuotaSettings, ReplicationSettings
 from ottla.config.definition import Given
 from ottla.config.own import OwnSettings
 from ottla.config.problems import ConfigProblem, unknown

@@ -16,10 +16,9 @@ from ottla.protocol.apis.elect_leaders import ElectLeadersRequest, ElectLeadersR
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from ottla.controller.partitions.index import IndexedPartition
     from ottla.controller.partitions.leadership import Leadership
     from ottla.controller.result import Slices
-    from ottla.controller.topics import Located, Topics
+    from ottla.controller.topics import IndexedPartition, Located, Topics
     from ottla.metadata.framing import MessageAndVersion
     from ottla.metadata.partition import PartitionRegistration
 

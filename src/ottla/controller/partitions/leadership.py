@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from ottla.controller.cluster import ClusterControl
     from ottla.controller.configs import ConfigControl
     from ottla.controller.features import FeatureControl
-    from ottla.controller.partitions.index import IndexedPartition
     from ottla.controller.result import Slices
-    from ottla.controller.topics import Topics, TopicState
+    from ottla.controller.topics import IndexedPartition, Topics, TopicState
     from ottla.metadata.partition import PartitionRegistration
     from ottla.types import Uuid
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.controller.partitions.assignment import check_manual_assignment
 from ottla.controller.partitions.partition_change import Election
+from ottla.controller.partitions.placement import check_manual_assignment
 from ottla.controller.result import ControllerResult, specific_message
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.alter_partition_reassignments import (

@@ -1,4 +1,4 @@
-"""Request context and topic lookups that the coordinator needs in addition to the request.
+"""The coordinator's settings, and the request context and topic lookups that it needs.
 
 Kafka: AuthorizableRequestContext; MetadataCache for the names of topics;
 org.apache.kafka.coordinator.group.GroupCoordinatorConfig.

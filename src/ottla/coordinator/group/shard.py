@@ -1,4 +1,4 @@
-"""One partition of `__consumer_offsets` as a state machine.
+"""One partition of `__consumer_offsets` as a state machine, and its records as bytes.
 
 A key is the number of the record's type (int16) and a message of version 0; a value is its version
 (int16) and a message of that version.

@@ -1,4 +1,4 @@
-"""Rebuilds a shard's state from its partition, in turns of the event loop.
+"""Rebuilds a shard's state from its partition, in turns of the event loop; times of loads.
 
 Where a shard's topic is compacted, only the newest record of a key is replayed, in the order of
 offsets: what the cleaner would have left, which a shard must be able to load. As the cleaner does,

@@ -1,4 +1,4 @@
-"""The interface to the log of a coordinator's topic; the broker implements it.
+"""The interface to the log of a coordinator's topic, and the error codes that clients receive.
 
 Kafka: org.apache.kafka.coordinator.common.runtime.PartitionWriter and CoordinatorLoader;
 TransactionStateManager.appendTransactionToLog,

@@ -1,4 +1,4 @@
-"""The result of a shard's operation: records to write, and the response sent after their commit.
+"""The state machine of a coordinator: its interface, its operations' results, its timers.
 
 A shard may have hundreds of thousands of entries. Changes to all of them, such as removals of
 expired offsets, are an iterator over lists of records: each list is written when the one before it

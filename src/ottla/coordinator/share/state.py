@@ -1,4 +1,4 @@
-"""The state of a share partition: where deliveries begin, and what is known of records after that.
+"""The state of a share partition, and merges of adjacent batches in the same state.
 
 Overlapping batches are cut. Of two states of a record the one with more deliveries counts; with
 equally many, the higher state.

@@ -1,4 +1,4 @@
-"""The state of one transactional id, as its record in `__transaction_state` has it.
+"""The state of one transactional id, and its record in `__transaction_state`.
 
 A key is the kind of record (int16, 0) and a message of version 0. A value is its version (int16)
 and a message of that version: 1 from transaction.version 1 on, else 0. A `CoordinatorRecord` has

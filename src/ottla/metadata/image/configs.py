@@ -1,14 +1,16 @@
-"""Stored settings by resource.
+"""Stored settings by resource, and client quotas by entity.
 
 Settings that no resource of their type has are left out, as in Kafka (KAFKA-19851): a cluster that
 was upgraded may have some that were removed since.
 
 Kafka: org.apache.kafka.image.{ConfigurationsImage, ConfigurationsDelta},
-org.apache.kafka.server.config.DefaultSupportedConfigChecker.
+org.apache.kafka.server.config.DefaultSupportedConfigChecker;
+org.apache.kafka.image.{ClientQuotasImage, ClientQuotasDelta}.
 """
 
 from __future__ import annotations
 
+from itertools import starmap
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,12 +18,14 @@ from ottla.config.group import ClientMetricsConfig, GroupConfig
 from ottla.config.topic_settings import TopicSettings
 from ottla.metadata.framing import MessageAndVersion
 from ottla.metadata.resources import ConfigResourceType, ConfiguredResource
-from ottla.protocol.records.metadata import ConfigRecord
+from ottla.protocol.records.metadata import ClientQuotaRecord, ConfigRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ottla.metadata.delta import MetadataDelta
+    from ottla.metadata.resources import QuotaEntity
+
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _TABLES: Final = MappingProxyType(
@@ -97,3 +101,45 @@ def _records(
                 resource_type=resource.type, resource_name=resource.name, name=name, value=value
             )
             yield MessageAndVersion(record, 0)
+
+
+def entity_of(record: ClientQuotaRecord) -> QuotaEntity:
+    """Return the entity of a record."""
+    return tuple(sorted((part.entity_type, part.entity_name) for part in record.entity))
+
+
+class QuotasImage:
+    """Limits by entity and key."""
+
+    __slots__ = ("by_entity",)
+
+    def __init__(self) -> None:
+        self.by_entity: dict[QuotaEntity, dict[str, float]] = {}
+
+    def replay_client_quota(self, record: ClientQuotaRecord, delta: MetadataDelta) -> None:
+        """Set or remove one limit."""
+        entity = entity_of(record)
+        delta.quotas_changed[entity] = None
+        limits = self.by_entity.setdefault(entity, {})
+        if record.remove:
+            limits.pop(record.key, None)
+        else:
+            limits[record.key] = record.value
+        if not limits:
+            del self.by_entity[entity]
+
+    def records(self) -> Iterator[MessageAndVersion]:
+        """Return the records of the current state; later changes do not affect them."""
+        stored = [
+            (entity, key, value)
+            for entity, limits in self.by_entity.items()
+            for key, value in limits.items()
+        ]
+        return starmap(_record, stored)
+
+
+def _record(entity: QuotaEntity, key: str, value: float) -> MessageAndVersion:
+    parts = [
+        ClientQuotaRecord.EntityData(entity_type=kind, entity_name=name) for kind, name in entity
+    ]
+    return MessageAndVersion(ClientQuotaRecord(entity=parts, key=key, value=value, remove=False), 0)

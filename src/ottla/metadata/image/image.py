@@ -1,30 +1,142 @@
 """All metadata of a cluster at one offset of its log, changed in place.
 
-Kafka: org.apache.kafka.image.{MetadataImage, MetadataDelta}.
+Kafka: org.apache.kafka.image.{MetadataImage, MetadataDelta};
+org.apache.kafka.image.{TopicsImage, TopicImage, TopicsDelta}; the deltas of a snapshot,
+`finishSnapshot` of org.apache.kafka.image.MetadataDelta.
 """
 
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from ottla.errors import UnsupportedVersion
+from ottla.errors import CorruptMessage, UnsupportedVersion
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.features import partition_record_version, register_broker_record_version
-from ottla.metadata.framing import MessageAndVersion
-from ottla.metadata.image.cluster import ClusterImage
-from ottla.metadata.image.configs import ConfigsImage
-from ottla.metadata.image.features import FeaturesImage
-from ottla.metadata.image.quotas import QuotasImage
+from ottla.metadata.framing import MessageAndVersion, encode_record
+from ottla.metadata.image.cluster import ClusterImage, FeaturesImage
+from ottla.metadata.image.configs import ConfigsImage, QuotasImage
 from ottla.metadata.image.security import AclsImage, DelegationTokensImage, ScramImage
-from ottla.metadata.image.topics import TopicsImage
+from ottla.metadata.partition import PartitionRegistration, TopicImage, registration_of
 from ottla.protocol.records import metadata as kinds
+from ottla.protocol.records.metadata import (
+    ClearElrRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 from ottla.types import OffsetAndEpoch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Set as AbstractSet
 
     from ottla.protocol.schema import Struct
+    from ottla.types import Uuid
+
+
+class _TopicsImage:
+    """Topics by id and by name."""
+
+    __slots__ = ("by_id", "by_name")
+
+    def __init__(self) -> None:
+        self.by_id: dict[Uuid, TopicImage] = {}
+        self.by_name: dict[str, TopicImage] = {}
+
+    def partition(self, name: str, partition_id: int) -> PartitionRegistration | None:
+        """Return a partition's registration, None when there is no such partition."""
+        topic = self.by_name.get(name)
+        return None if topic is None else topic.partitions.get(partition_id)
+
+    def topic_id(self, name: str) -> Uuid | None:
+        """Return the id of the topic that currently has this name."""
+        topic = self.by_name.get(name)
+        return None if topic is None else topic.topic_id
+
+    def replay_topic(self, record: TopicRecord, delta: MetadataDelta) -> None:
+        """Add a topic; a new topic replaces one of the same name, as in Kafka's image."""
+        topic = TopicImage(record.name, record.topic_id)
+        self.by_id[topic.topic_id] = topic
+        self.by_name[topic.name] = topic
+        delta.topics_created[topic.topic_id] = topic
+
+    def replay_partition(self, record: PartitionRecord, delta: MetadataDelta) -> None:
+        """Add a partition or replace it whole."""
+        topic = self._topic(record.topic_id)
+        old = topic.partitions.get(record.partition_id)
+        self._note(delta, record.topic_id, record.partition_id, old)
+        topic.put(record.partition_id, registration_of(record))
+
+    def replay_partition_change(self, record: PartitionChangeRecord, delta: MetadataDelta) -> None:
+        """Change a partition."""
+        topic = self._topic(record.topic_id)
+        old = topic.partitions.get(record.partition_id)
+        if old is None:
+            raise CorruptMessage(
+                f"Unable to find partition {record.topic_id}:{record.partition_id}"
+            )
+        self._note(delta, record.topic_id, record.partition_id, old)
+        topic.put(record.partition_id, old.merge(record))
+
+    def replay_clear_elr(self, record: ClearElrRecord, delta: MetadataDelta) -> None:
+        """Empty the eligible leaders of one topic, or of all when the name is empty."""
+        if not record.topic_name:
+            topics = list(self.by_id.values())
+        else:
+            found = self.by_name.get(record.topic_name)
+            if found is None:
+                raise CorruptMessage(
+                    f"Unable to find a topic named {record.topic_name} in order to clear its ELRs."
+                )
+            topics = [found]
+        for topic in topics:
+            for partition_id, old in topic.partitions.items():
+                new = old.without_elr()
+                if new is not old:
+                    self._note(delta, topic.topic_id, partition_id, old)
+                    topic.put(partition_id, new)
+
+    def replay_remove_topic(self, record: RemoveTopicRecord, delta: MetadataDelta) -> None:
+        """Remove a topic; one that was created in the same delta is removed from it."""
+        topic = self.by_id.pop(record.topic_id, None)
+        if topic is None:
+            raise CorruptMessage(f"Can't find topic with ID {record.topic_id} to remove.")
+        if self.by_name.get(topic.name) is topic:
+            del self.by_name[topic.name]
+        delta.partitions_changed.pop(record.topic_id, None)
+        if delta.topics_created.pop(record.topic_id, None) is None:
+            delta.topics_deleted[record.topic_id] = topic
+
+    def records(self, partition_version: int) -> Iterator[MessageAndVersion]:
+        """Return the records of the current state; later changes do not affect them."""
+        topics = [(topic, dict(topic.partitions)) for topic in self.by_id.values()]
+        return _records(topics, partition_version)
+
+    def _topic(self, topic_id: Uuid) -> TopicImage:
+        topic = self.by_id.get(topic_id)
+        if topic is None:
+            raise CorruptMessage(f"Unable to find topic with ID {topic_id}.")
+        return topic
+
+    @staticmethod
+    def _note(
+        delta: MetadataDelta, topic_id: Uuid, partition_id: int, old: PartitionRegistration | None
+    ) -> None:
+        delta.partitions_changed.setdefault(topic_id, {}).setdefault(partition_id, old)
+
+
+def _records(
+    topics: list[tuple[TopicImage, dict[int, PartitionRegistration]]], partition_version: int
+) -> Iterator[MessageAndVersion]:
+    for topic, partitions in topics:
+        yield MessageAndVersion(TopicRecord(name=topic.name, topic_id=topic.topic_id), 0)
+        for partition_id in sorted(partitions):
+            record = partitions[partition_id].to_record(
+                topic.topic_id, partition_id, version=partition_version
+            )
+            yield MessageAndVersion(record, partition_version)
 
 
 class ProducerIdsImage:
@@ -74,7 +186,7 @@ class MetadataImage:
         """Of the last record applied."""
         self.features = FeaturesImage()
         self.cluster = ClusterImage()
-        self.topics = TopicsImage()
+        self.topics = _TopicsImage()
         self.configs = ConfigsImage()
         self.quotas = QuotasImage()
         self.producer_ids = ProducerIdsImage()
@@ -190,3 +302,107 @@ class MetadataImage:
 
 def _nothing(_record: Struct, _delta: MetadataDelta) -> None:
     """Ignore a record: NoOp only advances the log end, and Kafka 4.0 has no ZooKeeper migration."""
+
+
+_TOPIC_RESOURCE: Final = 2
+
+
+def records_between(old: MetadataImage, new: MetadataImage) -> Iterator[MessageAndVersion | None]:
+    """Yield what removes from `old` all that `new` lacks, then what adds and changes the rest.
+
+    Yields None for each record that has no difference: the caller may pause there.
+    """
+    gone = set(old.topics.by_id) - set(new.topics.by_id)
+    names = {old.topics.by_id[topic_id].name for topic_id in gone}
+    before: dict[tuple[Any, ...], MessageAndVersion] = {}
+    after: dict[tuple[Any, ...], MessageAndVersion] = {}
+    yield from _collect(before, _by_key(_without_settings_of(names, old.records()), gone))
+    yield from _collect(after, _by_key(new.records(), frozenset()))
+    for topic_id in sorted(gone):
+        yield MessageAndVersion(kinds.RemoveTopicRecord(topic_id=topic_id), 0)
+    for key, record in before.items():
+        yield None if key in after else _removal(record)
+    for key, record in after.items():
+        yield None if _same(before.get(key), record) else record
+
+
+def _collect(
+    found: dict[tuple[Any, ...], MessageAndVersion],
+    records: Iterable[tuple[tuple[Any, ...], MessageAndVersion]],
+) -> Iterator[None]:
+    for key, record in records:
+        found[key] = record
+        yield
+
+
+def _removal(record: MessageAndVersion) -> MessageAndVersion:
+    return MessageAndVersion(_REMOVALS[type(record.message)](record.message), 0)
+
+
+def _without_settings_of(
+    names: set[str], records: Iterable[MessageAndVersion]
+) -> Iterator[MessageAndVersion]:
+    """Leave out the settings of deleted topics: they are removed with the topics."""
+    for record in records:
+        message = record.message
+        if (
+            not isinstance(message, kinds.ConfigRecord)
+            or message.resource_type != _TOPIC_RESOURCE
+            or message.resource_name not in names
+        ):
+            yield record
+
+
+def _by_key(
+    records: Iterable[MessageAndVersion], without_topics: AbstractSet[Uuid]
+) -> Iterator[tuple[tuple[Any, ...], MessageAndVersion]]:
+    for record in records:
+        message = record.message
+        of_topic = isinstance(message, kinds.TopicRecord | kinds.PartitionRecord)
+        if not (of_topic and message.topic_id in without_topics):  # type: ignore[attr-defined]  # both have it
+            kind = type(message)
+            yield (kind, *_KEYS[kind](message)), record
+
+
+def _same(one: MessageAndVersion | None, other: MessageAndVersion) -> bool:
+    return one is not None and encode_record(one) == encode_record(other)
+
+
+_KEYS: Final[dict[type[Struct], Callable[[Any], tuple[Any, ...]]]] = {
+    kinds.RegisterBrokerRecord: lambda one: (one.broker_id,),
+    kinds.RegisterControllerRecord: lambda one: (one.controller_id,),
+    kinds.TopicRecord: lambda one: (one.topic_id,),
+    kinds.PartitionRecord: lambda one: (one.topic_id, one.partition_id),
+    kinds.ConfigRecord: lambda one: (one.resource_type, one.resource_name, one.name),
+    kinds.FeatureLevelRecord: lambda one: (one.name,),
+    kinds.ClientQuotaRecord: lambda one: (
+        tuple((part.entity_type, part.entity_name) for part in one.entity),
+        one.key,
+    ),
+    kinds.ProducerIdsRecord: lambda _: (),
+    kinds.AccessControlEntryRecord: lambda one: (one.id,),
+    kinds.UserScramCredentialRecord: lambda one: (one.name, one.mechanism),
+    kinds.DelegationTokenRecord: lambda one: (one.token_id,),
+}
+"""What a record is about: a later one with the same key replaces it."""
+
+_REMOVALS: Final[dict[type[Struct], Callable[[Any], Struct]]] = {
+    kinds.RegisterBrokerRecord: lambda one: kinds.UnregisterBrokerRecord(
+        broker_id=one.broker_id, broker_epoch=one.broker_epoch
+    ),
+    kinds.ConfigRecord: lambda one: kinds.ConfigRecord(
+        resource_type=one.resource_type, resource_name=one.resource_name, name=one.name, value=None
+    ),
+    kinds.FeatureLevelRecord: lambda one: kinds.FeatureLevelRecord(name=one.name, feature_level=0),
+    kinds.ClientQuotaRecord: lambda one: kinds.ClientQuotaRecord(
+        entity=one.entity, key=one.key, value=one.value, remove=True
+    ),
+    kinds.AccessControlEntryRecord: lambda one: kinds.RemoveAccessControlEntryRecord(id=one.id),
+    kinds.UserScramCredentialRecord: lambda one: kinds.RemoveUserScramCredentialRecord(
+        name=one.name, mechanism=one.mechanism
+    ),
+    kinds.DelegationTokenRecord: lambda one: kinds.RemoveDelegationTokenRecord(
+        token_id=one.token_id
+    ),
+}
+"""The record that removes what a record made; the others are never removed on their own."""

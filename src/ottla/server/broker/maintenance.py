@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.config.disk_reserve import reserve_bytes
+from ottla.config.own import reserve_bytes
 from ottla.diagnosis.advice import DiskError, advice_on
 from ottla.errors import KafkaError, LocalDiskError
 from ottla.server.system.timers import next_aligned_tick

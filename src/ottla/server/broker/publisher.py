@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
     from ottla.metadata.delta import MetadataDelta
     from ottla.metadata.image.image import MetadataImage
-    from ottla.metadata.partition import PartitionRegistration
-    from ottla.metadata.topic import TopicImage
+    from ottla.metadata.partition import PartitionRegistration, TopicImage
     from ottla.purgatory.work import Work
     from ottla.replication.partition import Partition
     from ottla.replication.replica_set import ReplicaSet

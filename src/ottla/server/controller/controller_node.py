@@ -18,8 +18,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.bootstrap import feature_records
 from ottla.metadata.features import SUPPORTED_FEATURES
 from ottla.metadata.framing import decode_record
-from ottla.metadata.snapshot import SnapshotPolicy
-from ottla.raft.control_records import decode_control_message
+from ottla.metadata.loader import SnapshotPolicy
 from ottla.raft.member import MemberSettings
 from ottla.raft.node import RaftNode
 from ottla.raft.quorum_state import QuorumStateStore
@@ -27,8 +26,7 @@ from ottla.raft.replicated_log import ReplicatedLog
 from ottla.raft.requests import ReplicaKey
 from ottla.raft.snapshot import decode_snapshot
 from ottla.raft.timeouts import NEVER_MS, QuorumTimeouts
-from ottla.raft.voter_history import VoterHistory
-from ottla.raft.voter_set import Voter, VoterAddress, VoterSet
+from ottla.raft.voter_set import Voter, VoterAddress, VoterHistory, VoterSet, decode_control_message
 from ottla.server.controller.apis import ControllerApis
 from ottla.server.controller.quorum_view import QuorumView
 from ottla.server.controller.schedule import Schedule

@@ -19,7 +19,7 @@ from ottla.config.describe import (
     describe_topic,
 )
 from ottla.controller.result import specific_message
-from ottla.controller.topic_names import check_topic_name
+from ottla.controller.topics import check_topic_name
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.resources import ConfigResourceType
 from ottla.protocol.apis.alter_configs import AlterConfigsRequest, AlterConfigsResponse

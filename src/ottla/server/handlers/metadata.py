@@ -10,7 +10,7 @@ from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ottla.controller.topic_names import is_topic_name
+from ottla.controller.topics import is_topic_name
 from ottla.errors import ErrorCode
 from ottla.metadata.partition import NO_LEADER
 from ottla.protocol import codec
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from ottla.metadata.broker import BrokerRegistration
-    from ottla.metadata.partition import PartitionRegistration
-    from ottla.metadata.topic import TopicImage
+    from ottla.metadata.partition import PartitionRegistration, TopicImage
     from ottla.purgatory.pending import Pending
     from ottla.purgatory.work import Work
     from ottla.server.requests.context import Context

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
-from ottla.controller.topic_names import is_topic_name
+from ottla.controller.topics import is_topic_name
 from ottla.coordinator.group.consumer.kind import undescribed as undescribed_consumer_group
 from ottla.coordinator.group.context import RequestContext
 from ottla.coordinator.group.share.kind import undescribed

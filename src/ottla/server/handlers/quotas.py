@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.metadata.quota_keys import ENTITY_TYPES, IP
+from ottla.metadata.resources import ENTITY_TYPES, IP
 from ottla.protocol.apis.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -25,7 +25,7 @@ from ottla.server.requests.rights import Denied, Right
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ottla.metadata.quota_keys import QuotaEntity
+    from ottla.metadata.resources import QuotaEntity
     from ottla.purgatory.pending import Pending
     from ottla.server.requests.context import Context
 

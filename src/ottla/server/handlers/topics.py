@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.controller.topic_names import is_topic_name
+from ottla.controller.topics import is_topic_name
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from ottla.protocol.apis.create_topics import CreateTopicsRequest, CreateTopicsResponse

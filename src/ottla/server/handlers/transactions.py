@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ottla.controller.topic_names import check_topic_name
+from ottla.controller.topics import check_topic_name
 from ottla.coordinator.transaction import queries
 from ottla.coordinator.transaction.decisions import EndRequest, ProducerKey
 from ottla.errors import ErrorCode, KafkaError

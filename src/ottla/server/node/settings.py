@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.config.broker import BrokerConfig, parse_broker_config
-from ottla.config.broker.removed import removed_setting
-from ottla.config.broker.unsupported import unsupported_settings
+from ottla.config.broker.unsupported import removed_setting, unsupported_settings
 from ottla.config.dynamic import definition_of, listener_problems
 from ottla.config.environment import NOTHING, EnvironmentSettings, SourcedValue, read_environment
 from ottla.config.listener_settings import ListenerSettings

@@ -23,7 +23,7 @@ from ottla.records.large_batches import DecompressionLimits
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ottla.config.limits import LimitSettings
+    from ottla.config.own import LimitSettings
     from ottla.records.validation_rules import CheckedBatch, OffloadRequired
     from ottla.server.system.environment import RunInWorker
 

@@ -1,4 +1,4 @@
-"""A classic group in memory: members, generation, awaited joins and syncs.
+"""A classic group and its members in memory: generation, awaited joins and syncs.
 
 This is soft state: the log holds the last complete generation. State transitions:
 

@@ -1,4 +1,4 @@
-"""Heartbeat and LeaveGroup for classic groups.
+"""SyncGroup, Heartbeat and LeaveGroup for classic groups.
 
 Kafka: GroupMetadataManager.{classicGroupHeartbeatToClassicGroup,
 classicGroupLeaveToClassicGroup}; GroupMetadataManager.classicGroupSyncToClassicGroup.

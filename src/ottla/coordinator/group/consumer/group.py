@@ -1,4 +1,4 @@
-"""A consumer group: replayed state in timelines.
+"""A consumer group and its members: replayed state in timelines.
 
 Kafka: org.apache.kafka.coordinator.group.modern.{ModernGroup, consumer.ConsumerGroup};
 org.apache.kafka.coordinator.group.modern.consumer.ConsumerGroupMember, modern.MemberState;

@@ -1,4 +1,4 @@
-"""JoinGroup of a member that uses the classic protocol in a consumer group.
+"""Members of the classic protocol in consumer groups: join, sync, heartbeat, leave.
 
 Kafka: GroupMetadataManager.classicGroupJoinToConsumerGroup;
 GroupMetadataManager.{classicGroupSyncToConsumerGroup, classicGroupHeartbeatToConsumerGroup,

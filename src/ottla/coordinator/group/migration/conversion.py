@@ -1,4 +1,4 @@
-"""A consumer group whose last member of the consumer protocol is gone becomes a classic group.
+"""Conversions of whole groups: a classic group becomes a consumer group, and the reverse.
 
 The classic group is soft state, created before its records are replayed. Until then lookups prefer
 the consumer group.

@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat: join, stay, change the subscription, leave.
+"""ShareGroupHeartbeat: validation; join, stay, change the subscription, leave.
 
 Kafka: GroupMetadataManager.{shareGroupHeartbeat, shareGroupLeave, shareGroupFenceMember,
 scheduleShareGroupSessionTimeout};

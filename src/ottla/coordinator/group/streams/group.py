@@ -1,4 +1,4 @@
-"""A streams group: replayed state in timelines.
+"""A streams group, its members and their tasks: replayed state in timelines.
 
 Kafka: org.apache.kafka.coordinator.group.streams.StreamsGroup;
 org.apache.kafka.coordinator.group.streams.{StreamsGroupMember, MemberState};

@@ -1,4 +1,4 @@
-"""The `uniform` assignor: even and sticky.
+"""The assignors `uniform`, even and sticky, and `range`.
 
 Where all members have the same subscription, no two differ by more than one partition, and a member
 keeps what it has up to its quota. Other groups are balanced as far as subscriptions allow: see

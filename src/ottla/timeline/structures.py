@@ -1,17 +1,20 @@
-"""A dict that can be read at, and reverted to, an earlier epoch.
+"""A dict, a set and a value that can be read at, and reverted to, an earlier epoch.
 
-Kafka: org.apache.kafka.timeline.TimelineHashMap.
+Kafka: org.apache.kafka.timeline.TimelineHashMap; org.apache.kafka.timeline.TimelineObject;
+org.apache.kafka.timeline.TimelineHashSet. Iteration is in insertion order, so that decisions
+made by iterating are the same in every run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Mapping, MutableMapping, MutableSet
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import ItemsView, Iterable, Iterator, KeysView, ValuesView
 
     from ottla.timeline.snapshot_registry import SnapshotRegistry
+
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -155,3 +158,80 @@ class _DictAt(Mapping[K, V]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+
+T = TypeVar("T")
+
+
+class TimelineObject(Generic[T]):
+    """A cell; the value in it must be replaced, never changed in place."""
+
+    __slots__ = ("_registry", "_value")
+
+    def __init__(self, registry: SnapshotRegistry, value: T) -> None:
+        self._registry = registry
+        self._value = value
+
+    @property
+    def value(self) -> T:
+        """The newest value."""
+        return self._value
+
+    @value.setter
+    def value(self, value: T) -> None:
+        changes = self._registry.changes_of(self)
+        if changes is not None:
+            changes.setdefault(0, self._value)
+        self._value = value
+
+    def at(self, epoch: int) -> T:
+        """Return the value at epoch; KeyError for an epoch without a snapshot."""
+        for changes in self._registry.changes_since(self, epoch):
+            return changes[0]  # type: ignore[no-any-return]  # undo logs are untyped
+        return self._value
+
+    def undo(self, changes: dict[int, T]) -> None:
+        """Restore the value in changes; called by the registry."""
+        self._value = changes[0]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._value!r})"
+
+
+class TimelineSet(MutableSet[T]):
+    """Behaves as a set with insertion order."""
+
+    __slots__ = ("_members",)
+
+    def __init__(self, registry: SnapshotRegistry) -> None:
+        self._members: TimelineDict[T, None] = TimelineDict(registry)
+
+    def __contains__(self, value: object) -> bool:
+        return value in self._members
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __repr__(self) -> str:
+        return f"TimelineSet({list(self._members)!r})"
+
+    def add(self, value: T) -> None:
+        """Add value; no effect when it is present."""
+        if value not in self._members:
+            self._members[value] = None
+
+    def discard(self, value: T) -> None:
+        """Remove value; no effect when it is absent."""
+        if value in self._members:
+            del self._members[value]
+
+    def clear(self) -> None:
+        """Remove all values."""
+        self._members.clear()
+
+    def at(self, epoch: int) -> KeysView[T]:
+        """Return the content at epoch; KeyError for an epoch without a snapshot."""
+        return self._members.at(epoch).keys()
