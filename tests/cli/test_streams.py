@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import sys
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.request import urlopen
 from xml.etree import ElementTree as ET
@@ -68,6 +69,7 @@ def test_a_query_prints_values_alone(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ("b", ValueTimestampHeaders("ü", 5, headers)),
         ("c", AggregationWithHeaders(2, headers)),
     ]
+    monkeypatch.setattr("ottla.cli.commands.streams._session", lambda *_, **__: nullcontext())
     monkeypatch.setattr("ottla.cli.commands.streams._entries", lambda *_: entries)
     arguments = ["query", str(program), "--checkpoint", str(tmp_path), "--store", "s"]
     found = CliRunner().invoke(streams, arguments)
