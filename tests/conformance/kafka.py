@@ -57,6 +57,11 @@ class Kafka:
         """Return one of Kafka's own jars: "clients", "metadata", "group-coordinator"."""
         return self.libraries / f"kafka-{name}-{VERSION}.jar"
 
+    @property
+    def tiers_jar(self) -> Path:
+        """The jar of tests that has LocalTieredStorage."""
+        return self.libraries / f"kafka-storage-{VERSION}-test.jar"
+
     def definitions(self) -> dict[str, dict[str, Any]]:
         """Return all live message definitions by name, each with the jar's name as "jar".
 
@@ -265,9 +270,9 @@ def find_kafka() -> Kafka:
     if given and not libraries.is_dir():
         raise KafkaMissing(f"OTTLA_KAFKA_LIBS={given} is no directory")
     kafka = Kafka(libraries, cache)
-    if not kafka.jar("streams").is_file():  # the jar that was added last
+    if not kafka.tiers_jar.is_file():  # the jar that was added last
         if given:
-            raise KafkaMissing(f"OTTLA_KAFKA_LIBS={given} has no {kafka.jar('shell').name}")
+            raise KafkaMissing(f"OTTLA_KAFKA_LIBS={given} has no {kafka.tiers_jar.name}")
         _fetch(libraries)
     return kafka
 
