@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.verify.cluster_health import ClusterHealth, controllers_behind, examine
+from ottla.cli.commands.cluster import ClusterHealth, controllers_behind, examine
 from ottla.clients.admin.cluster import ClusterDescription, LogDirDescription
 from ottla.clients.admin.configs import ConfigResource, ResourceType
 from ottla.clients.admin.quorum import QuorumInfo, ReplicaState

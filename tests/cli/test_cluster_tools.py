@@ -9,6 +9,7 @@ import pytest
 
 from ottla.cli.commands.broker_api_versions import broker_text
 from ottla.cli.commands.cluster import cluster, endpoint_lines
+from ottla.cli.commands.consumer_groups import re2_problem
 from ottla.cli.commands.delete_records import parse_offsets
 from ottla.cli.commands.features import feature_lines, features
 from ottla.cli.commands.get_offsets import PartitionFilter, parse_rule
@@ -22,7 +23,6 @@ from ottla.cli.commands.metadata_quorum import (
 from ottla.cli.commands.storage import storage
 from ottla.cli.main import COMMANDS, main
 from ottla.cli.options.failures import ToolError
-from ottla.cli.options.regex_check import re2_problem
 from ottla.cli.options.releases import parse_level, parse_release, release_levels
 from ottla.cli.output.tables import table
 from ottla.clients.admin.cluster import (

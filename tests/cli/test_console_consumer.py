@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ottla.cli.commands.console_consumer import RecordJson
 from ottla.cli.main import main
-from ottla.cli.output.record_json import RecordJson
 from ottla.clients.consumer.record_decoder import ConsumerRecord
 
 if TYPE_CHECKING:

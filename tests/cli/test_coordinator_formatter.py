@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla.cli.output.coordinator_formatter import PACKAGE, coordinator_formatter
+from ottla.cli.output.coordinator_records import PACKAGE, coordinator_formatter
 from ottla.clients.consumer.record_decoder import ConsumerRecord
 from ottla.protocol import codec
 from ottla.protocol.records import group, share, share_group, transaction

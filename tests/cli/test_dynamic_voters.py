@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.cli.options.dynamic_voters import parse_dynamic_voters
+from ottla.cli.commands.storage import parse_dynamic_voters
 from ottla.raft.voter_set import Voter, VoterAddress
 from ottla.types import Uuid
 

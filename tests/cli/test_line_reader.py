@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.cli.options.line_reader import LineError, LineReader, Message
+from ottla.cli.commands.console_producer import LineError, LineReader, Message
 
 
 def read(text: str, **properties: str) -> list[Message]:

@@ -7,12 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ottla._version import __version__
-from ottla.cli.shell.columns import listing
-from ottla.cli.shell.commands import ShellState
-from ottla.cli.shell.globs import compiled
+from ottla.cli.shell.commands import ShellState, compiled, listing
 from ottla.cli.shell.image_tree import root_of
-from ottla.cli.shell.interactive import completions, split_words
-from ottla.cli.shell.metadata_file import log_dir_locked, read_metadata
+from ottla.cli.shell.metadata_shell import completions, log_dir_locked, read_metadata, split_words
 from ottla.metadata.framing import MessageAndVersion, encode_record
 from ottla.protocol.records.metadata import (
     AbortTransactionRecord,

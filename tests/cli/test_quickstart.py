@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from ottla.quickstart.flights import DAY_MS, FIRST_MONDAY_MS, WEEK_MS, load_extract, week_of
-from ottla.quickstart.show import Screen
+from ottla.quickstart.run import Screen
 from ottla.quickstart.summary import (
     WeekCounts,
     WeekKey,

@@ -7,8 +7,13 @@ from typing import Any, cast
 import pytest
 
 from ottla.cli.options.failures import ToolError
-from ottla.cli.reassign.directories import TimedOut, moves_under_way, start_moves, state_lines
-from ottla.cli.reassign.throttles import set_directory_throttle
+from ottla.cli.reassign.actions import (
+    TimedOut,
+    moves_under_way,
+    set_directory_throttle,
+    start_moves,
+    state_lines,
+)
 from ottla.clients.admin.replicas import ReplicaPlace
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition

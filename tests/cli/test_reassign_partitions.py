@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.cli.options.failures import ToolError
+from ottla.cli.reassign.actions import Move, planned_moves, throttled_replicas
 from ottla.cli.reassign.plans import parse_brokers, parse_executable, parse_topics
-from ottla.cli.reassign.throttles import Move, planned_moves, throttled_replicas
 from ottla.clients.admin.configs import ConfigResource, ResourceType
 from ottla.clients.admin.replicas import PartitionReassignment
 from ottla.clients.admin.topics import NewTopic

@@ -15,9 +15,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from ottla.cli.commands.server_start import _file_advice, _port_advice, server_start
+from ottla.cli.commands.server_start import _file_advice, _port_advice, format_empty, server_start
 from ottla.cli.main import main
-from ottla.cli.options.first_start import format_empty
 from ottla.config.broker import parse_broker_config
 from ottla.config.properties import write_properties
 from ottla.server.system.ports import PortTaken

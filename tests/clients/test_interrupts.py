@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ottla.clients.blocking import Producer
-from ottla.clients.interrupts import Interrupts
+from ottla.clients.loops import Interrupts
 from ottla.testing.cluster import Cluster
 from tests.waits import WAIT_S
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from ottla.clients.producer.sequences import is_idempotent
+from ottla.clients.producer.sender import is_idempotent
 from ottla.clients.settings import (
     ADMIN,
     COMMON,

@@ -21,9 +21,8 @@ from ottla import (
     Producer,
     TopicPartition,
 )
-from ottla.clients.bootstrap import parse_address
-from ottla.clients.client import ConnectionKey
-from ottla.clients.credential_renewal import keep_renewed
+from ottla.clients.client import ConnectionKey, parse_address
+from ottla.clients.login import keep_renewed
 from ottla.clients.loops import CallerDrivenLoop
 from ottla.clients.serdes import deserializer, serializer
 from ottla.clients.settings import COMMON, read_settings

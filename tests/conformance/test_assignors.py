@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla.clients.consumer.assignors.interface import Member
-from ottla.clients.consumer.assignors.named import ASSIGNORS
-from ottla.clients.consumer.assignors.sticky import _with_user_data
+from ottla.clients.consumer.assignors import ASSIGNORS, Member, _with_user_data
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from ottla.clients.consumer.assignors.interface import Assignment
+    from ottla.clients.consumer.assignors import Assignment
     from tests.conformance.kafka import Kafka
 
 pytestmark = pytest.mark.conformance

@@ -1,6 +1,6 @@
 """Waiters of a log's commits: their order, what is added meanwhile, and the end of all."""
 
-from ottla.purgatory.offset_queue import OffsetQueue
+from ottla.purgatory.pending import OffsetQueue
 
 
 def test_takes_those_whose_offset_is_reached_in_order() -> None:

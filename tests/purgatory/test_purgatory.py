@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.purgatory.delayed_operation import DelayedOperation
-from ottla.purgatory.purgatory import Purgatory
+from ottla.purgatory.purgatory import DelayedOperation, Purgatory
 from ottla.purgatory.timing_wheel import TimingWheel
 
 

@@ -116,7 +116,9 @@ COMMANDS: dict[str, Command] = {
         "ottla.cli.commands.delete_records", "delete_records", "Delete records below an offset."
     ),
     "demo": Command(
-        "ottla.cli.commands.demo", "demo", "Send and read a thousand events on a temporary node."
+        "ottla.cli.commands.quickstart",
+        "demo",
+        "Send and read a thousand events on a temporary node.",
     ),
     "dev": Command(
         "ottla.cli.commands.dev", "dev", "Run a node for development, with TLS and logins."

@@ -1,6 +1,6 @@
 """The sans-IO core of every client: connections, reconnects, metadata.
 
-Kafka: org.apache.kafka.clients.NetworkClient, .ClusterConnectionStates.
+Kafka: org.apache.kafka.clients.NetworkClient, .ClusterConnectionStates, .ClientUtils.
 
 The façade passes events (`connected`, `received`, `disconnected`), and calls `poll` after them and
 at `next_deadline_ms`; the core calls its `Transport`. State machines (sender, fetcher, group
@@ -11,11 +11,10 @@ JoinGroup) must not share a connection with heartbeats or commits.
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from ottla.clients.bootstrap import bootstrap_nodes, unreachable
-from ottla.clients.connection import NodeConnection
 from ottla.clients.connection_errors import with_hint
 from ottla.clients.metadata import ClusterMetadata
 from ottla.clients.metrics import ClientMetrics
@@ -23,6 +22,7 @@ from ottla.clients.outages import ClientTrace, Outages
 from ottla.diagnosis.advice import Situation
 from ottla.errors import (
     ClosedError,
+    ConfigError,
     CorruptMessage,
     ErrorCode,
     KafkaError,
@@ -32,15 +32,16 @@ from ottla.errors import (
 from ottla.network.request_channel import Channel, ChannelState
 from ottla.purgatory.backoff import Backoff
 from ottla.purgatory.pending import Pending
+from ottla.types import Node
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from ottla.clients.environment import RandomSource
     from ottla.clients.settings import ValidatedSettings
     from ottla.network.request_channel import Login
     from ottla.protocol.schema import Request
-    from ottla.types import Node, SendItem
+    from ottla.types import SendItem
 
 T = TypeVar("T")
 ANY_NODE = -1_000_000
@@ -64,6 +65,7 @@ CLOSED_TEXTS = {
     "consumer": "This consumer has already been closed.",
     "admin-client": "Cannot accept new calls when AdminClient is closing.",
 }
+_ADDRESS = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?\[?([0-9a-zA-Z\-%._:]+?)\]?:([0-9]{1,9})")
 
 
 class ConnectionKey(NamedTuple):
@@ -121,7 +123,7 @@ class Client:
     ) -> None:
         self.settings = settings
         self.transport = transport
-        self.bootstrap = bootstrap_nodes(settings.bootstrap_servers)
+        self.bootstrap = _bootstrap_nodes(settings.bootstrap_servers)
         self.metadata = metadata or ClusterMetadata(
             max_age_ms=settings.metadata_max_age_ms, allow_auto_create=_may_create_topics(settings)
         )
@@ -136,7 +138,7 @@ class Client:
         )
         self.rng = rng
         self._login = login
-        self._connections: dict[ConnectionKey, NodeConnection] = {}
+        self._connections: dict[ConnectionKey, _NodeConnection] = {}
         self._connections_due_ms = 0
         """When a connection must be opened or closed, or a request expires, at the earliest."""
         self.trace = ClientTrace(settings)
@@ -227,7 +229,7 @@ class Client:
             self.transport.wake()
         return result
 
-    def _find(self, node_id: int, purpose: str) -> NodeConnection | None:
+    def _find(self, node_id: int, purpose: str) -> _NodeConnection | None:
         key: Any = (node_id, purpose)  # equals the ConnectionKey, and costs less
         return self._connections.get(key)
 
@@ -266,13 +268,17 @@ class Client:
             return 0
         return max(connection.channel.throttled_until_ms, connection.open_at_ms)
 
-    def _connection(self, key: ConnectionKey, address: Node | None = None) -> NodeConnection | None:
+    def _connection(
+        self, key: ConnectionKey, address: Node | None = None
+    ) -> _NodeConnection | None:
         connection = self._connections.get(key)
         node = self._node(key.node_id) or address
         if connection is None:
             if node is None:
                 return None
-            connection = self._connections[key] = NodeConnection(node, self._new_channel(key, node))
+            connection = self._connections[key] = _NodeConnection(
+                node, self._new_channel(key, node)
+            )
         elif connection.channel.state is ChannelState.CLOSED:
             connection.node = node or connection.node
             connection.channel = self._new_channel(key, connection.node)
@@ -292,7 +298,7 @@ class Client:
         index = -1 - node_id
         return self.bootstrap[index] if 0 <= index < len(self.bootstrap) else None
 
-    def _open(self, key: ConnectionKey, connection: NodeConnection) -> None:
+    def _open(self, key: ConnectionKey, connection: _NodeConnection) -> None:
         connection.is_open, connection.has_answered = True, False
         connection.setup_deadline_ms = (
             self.now_ms + self.settings.socket_connection_setup_timeout_ms
@@ -362,12 +368,12 @@ class Client:
         self._lost(connection, reason)
 
     def _drop(
-        self, key: ConnectionKey, connection: NodeConnection, error: Exception | None
+        self, key: ConnectionKey, connection: _NodeConnection, error: Exception | None
     ) -> None:
         self.transport.close(key)
         self._lost(connection, error)
 
-    def _lost(self, connection: NodeConnection, error: Exception | None) -> None:
+    def _lost(self, connection: _NodeConnection, error: Exception | None) -> None:
         connection.is_open = False
         self._connections_due_ms = 0
         if connection.channel.state is not ChannelState.CONNECTING:
@@ -386,7 +392,7 @@ class Client:
         self._report_loss(connection, failure)
         connection.channel.closed(error)
 
-    def _report_loss(self, connection: NodeConnection, failure: Exception | None) -> None:
+    def _report_loss(self, connection: _NodeConnection, failure: Exception | None) -> None:
         """Log what is more than an idle connection that the broker has closed."""
         channel, address = connection.channel, connection.address
         was_ready, was_connecting = channel.ready, channel.state is ChannelState.CONNECTING
@@ -437,7 +443,7 @@ class Client:
                 buffers, channel.outgoing = channel.outgoing, []
                 self.transport.write(key, buffers)
 
-    def _poll_connection(self, key: ConnectionKey, connection: NodeConnection) -> None:
+    def _poll_connection(self, key: ConnectionKey, connection: _NodeConnection) -> None:
         channel = connection.channel
         if connection.is_open:
             connecting = channel.state is ChannelState.CONNECTING
@@ -572,3 +578,64 @@ class Client:
 def _may_create_topics(settings: ValidatedSettings) -> bool:
     """Whether metadata requests create missing topics: producers', and consumers' by setting."""
     return bool(getattr(settings, "allow_auto_create_topics", settings.kind == "producer"))
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Read HOST:PORT, [V6]:PORT or PROTOCOL://HOST:PORT; raise ConfigError."""
+    found = _ADDRESS.fullmatch(text.strip())
+    if found is None:
+        raise ConfigError(f"Invalid url in bootstrap.servers: {text}")
+    host, port = found[1], int(found[2])
+    if not 0 < port < 65536:
+        raise ConfigError(f"Invalid port in bootstrap.servers: {text}")
+    return host, port
+
+
+def _bootstrap_nodes(servers: Iterable[str]) -> list[Node]:
+    """Return the bootstrap servers as nodes, with ids from -1 downwards."""
+    nodes = [Node(-1 - index, *parse_address(text)) for index, text in enumerate(servers)]
+    if not nodes:
+        raise ConfigError(
+            "bootstrap.servers is empty; for example bootstrap_servers='localhost:9092'",
+        )
+    return nodes
+
+
+def unreachable(nodes: Iterable[Node], reason: str = "") -> TimeoutError:
+    """Return the error for a cluster that cannot be reached."""
+    places = ", ".join(f"{node.host}:{node.port}" for node in nodes)
+    why = f" ({reason})" if reason else ""
+    return TimeoutError(f"cannot reach {places}{why}")
+
+
+class _NodeConnection:
+    """The state of one connection across reconnects."""
+
+    __slots__ = (
+        "channel",
+        "failures",
+        "has_answered",
+        "is_open",
+        "node",
+        "open_at_ms",
+        "setup_deadline_ms",
+    )
+
+    def __init__(self, node: Node, channel: Channel) -> None:
+        self.node = node
+        self.channel = channel
+        self.failures = 0
+        self.has_answered = False  # a request, since it was opened
+        self.is_open = False  # the transport opens it or has it open
+        self.open_at_ms = 0
+        self.setup_deadline_ms = 0
+
+    @property
+    def address(self) -> str:
+        """The address of the node."""
+        return f"{self.node.host}:{self.node.port}"
+
+    @property
+    def opening_due_ms(self) -> int:
+        """When it must be open, or may be opened again."""
+        return self.setup_deadline_ms if self.is_open else self.open_at_ms

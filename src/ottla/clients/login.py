@@ -1,25 +1,39 @@
 """Client-side SASL: a new login for each connection, from the client's settings.
 
-Kafka: org.apache.kafka.common.security.authenticator.LoginManager.
+Kafka: org.apache.kafka.common.security.authenticator.LoginManager,
+.kerberos.KerberosLogin, .oauthbearer.internals.expiring.ExpiringCredentialRefreshingLogin.
+
+Kerberos tickets come from a keytab (`useKeyTab=true` in the JAAS text) or from a cache that `kinit`
+filled.
 """
 
 from __future__ import annotations
 
+import logging
 import secrets
-from typing import TYPE_CHECKING, NamedTuple
+import subprocess
+import threading
+import weakref
+from functools import partial
+from random import SystemRandom
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from ottla.clients.kerberos import KerberosLogins
-from ottla.errors import ConfigError
+from ottla.errors import ConfigError, ErrorCode, KafkaError
+from ottla.network import kerberos
 from ottla.security.jaas import parse_jaas
-from ottla.security.sasl.client import make_mechanism_login, token_login
-from ottla.security.sasl.gssapi import GSSAPI
+from ottla.security.sasl.client import kerberos_login, make_mechanism_login, token_login
+from ottla.security.sasl.gssapi import GSSAPI, ContextFailed
 from ottla.security.sasl.oauthbearer import OAUTHBEARER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from ottla.clients.settings import ValidatedSettings
     from ottla.security.sasl.client import MechanismLogin
+
+_log = logging.getLogger("ottla.clients.login")
+_RETRY_S: Final = 10.0
+_KINIT_LIMIT_S: Final = 60.0
 
 
 def login_factory(settings: ValidatedSettings) -> Callable[[str], MechanismLogin] | None:
@@ -86,3 +100,95 @@ def jaas_options(settings: ValidatedSettings) -> dict[str, str]:
         return parse_jaas(settings.sasl_jaas_config.reveal()).options
     except ValueError as error:
         raise ConfigError(f"sasl.jaas.config: {error}") from error
+
+
+class _Renewable(Protocol):
+    """A credential that expires."""
+
+    def renew(self) -> bool:
+        """Get a new one; False when that fails and the current one stays."""
+
+    def seconds_to_renewal(self) -> float:
+        """Return the time until it should be renewed."""
+
+
+def keep_renewed(credential: _Renewable, name: str, retry_s: float) -> None:
+    """Renew a credential in a thread of that name until it is garbage-collected."""
+    ended = threading.Event()
+    weakref.finalize(credential, ended.set)
+    threading.Thread(
+        target=_renew, args=(weakref.ref(credential), ended, retry_s), name=name, daemon=True
+    ).start()
+
+
+def _renew(credential: weakref.ref[_Renewable], ended: threading.Event, retry_s: float) -> None:
+    is_renewed = True
+    while True:
+        held = credential()
+        if held is None:
+            return
+        wait_s = held.seconds_to_renewal() if is_renewed else retry_s
+        del held
+        if ended.wait(min(wait_s, threading.TIMEOUT_MAX)):
+            return
+        held = credential()
+        try:
+            is_renewed = held is None or held.renew()
+        except Exception:  # noqa: BLE001 - files and plug-ins are the user's: try again
+            _log.exception("cannot renew the credential")
+            is_renewed = False
+        del held
+
+
+class KerberosLogins:
+    """Begins logins at hosts; a thread renews the tickets until the client is gone."""
+
+    def __init__(self, settings: ValidatedSettings, options: Mapping[str, str]) -> None:
+        """Get the first tickets; ConfigError for incomplete settings, KafkaError without any."""
+        try:
+            self._login = kerberos.kerberos_login(options)
+            service = kerberos.service_name(options, settings.sasl_kerberos_service_name)
+        except ConfigError as error:
+            raise ConfigError(f"sasl.mechanism=GSSAPI: {error}") from error
+        self._kinit = settings.sasl_kerberos_kinit_cmd
+        renewal = kerberos.Renewal(
+            settings.sasl_kerberos_ticket_renew_window_factor,
+            settings.sasl_kerberos_ticket_renew_jitter,
+            settings.sasl_kerberos_min_time_before_relogin / 1000,
+        )
+        try:
+            library = kerberos.system_kerberos()
+            self._tickets = kerberos.Tickets(library, self._login, service, renewal)
+        except ContextFailed as error:
+            text = f"no ticket for GSSAPI: {error}"
+            raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, text) from error
+        self.prepare = self._tickets.prepare
+        """Gets the ticket for a host, before a connection to it is opened."""
+        keep_renewed(self, "ottla-tickets", _RETRY_S)
+
+    def __call__(self, host: str) -> MechanismLogin:
+        """Begin a login at a host."""
+        return kerberos_login(partial(self._tickets.begin, host), self._login.principal or "")
+
+    def renew(self) -> bool:
+        """Get new tickets; the current ones stay when that fails."""
+        try:
+            if self._login.keytab is None:
+                self._run_kinit()
+            self._tickets.renew()
+        except (ContextFailed, OSError, subprocess.SubprocessError) as error:
+            _log.warning("cannot renew the Kerberos tickets: %s", error)
+            return False
+        return True
+
+    def _run_kinit(self) -> None:
+        cache = [] if self._login.cache is None else ["-c", self._login.cache]
+        command = [self._kinit, "-R", *cache]
+        subprocess.run(command, check=True, capture_output=True, timeout=_KINIT_LIMIT_S)  # noqa: S603 - the client's own setting
+
+    def seconds_to_renewal(self) -> float:
+        """Return the time until the tickets should be renewed."""
+        try:
+            return self._tickets.seconds_to_renewal(SystemRandom().random())
+        except ContextFailed:
+            return _RETRY_S

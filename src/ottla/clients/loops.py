@@ -1,5 +1,11 @@
 """Event loops for the blocking façades: on a daemon thread, or driven by the calling thread.
 
+Python raises KeyboardInterrupt between any two instructions of the main thread: while a lock is
+held, or inside a callback of the event loop, which treats it as a socket failure and continues.
+While a client runs its loop in the main thread, the first Ctrl-C therefore only cancels the call
+that is waiting, and is raised after the loop has stopped and the locks are released. A second one
+is raised immediately.
+
 Kafka: the network and heartbeat threads of its clients.
 """
 
@@ -8,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
+import signal
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -16,14 +23,13 @@ from contextlib import suppress
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
-from ottla.clients.interrupts import Interrupts
 from ottla.clients.transport import check_process, deadlock_error
 from ottla.errors import DeliveryError, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from concurrent.futures import Future
-    from types import TracebackType
+    from types import FrameType, TracebackType
     from typing import Self
 
     from ottla.clients.transport import Runtime
@@ -342,3 +348,66 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     except ImportError:
         return asyncio.new_event_loop()
     return cast("asyncio.AbstractEventLoop", uvloop.new_event_loop())
+
+
+class Interrupts:
+    """Defers Ctrl-C between `hold` and `release`; calls may be nested.
+
+    Has no effect in other threads, and where the program has its own handler for SIGINT. Such a
+    handler must not raise during a client's call: it can set a flag, or call `wakeup`.
+    """
+
+    def __init__(self) -> None:
+        self.is_pending = False
+        self._depth = 0
+        self._armed = False
+        self._on_interrupt: Callable[[], object] | None = None
+
+    def hold(self) -> None:
+        """Start deferring; raises the KeyboardInterrupt that the last `release` kept."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        self._depth += 1
+        if self._depth > 1:
+            return
+        try:
+            if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+                signal.signal(signal.SIGINT, self._handle)
+                self._armed = True
+        except KeyboardInterrupt:  # just before the change of handlers
+            self.is_pending = True
+        if self.is_pending:
+            self.release()
+
+    def release(self, *, keep: bool = False) -> None:
+        """Stop deferring; raise a pending KeyboardInterrupt, or keep it for the next `hold`."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        self._depth -= 1
+        if self._depth:
+            return
+        self._on_interrupt = None
+        if self._armed:
+            self._armed = False
+            try:
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+            except KeyboardInterrupt:  # just after the change of handlers
+                self.is_pending = True
+        if self.is_pending and not keep:
+            self.is_pending = False
+            raise KeyboardInterrupt from None
+
+    def set_callback(self, on_interrupt: Callable[[], object] | None) -> None:
+        """Set the function called on Ctrl-C, immediately if one is pending; None for none."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        self._on_interrupt = on_interrupt
+        if self.is_pending and on_interrupt is not None:
+            on_interrupt()
+
+    def _handle(self, _number: int, _frame: FrameType | None) -> None:
+        if self.is_pending:
+            raise KeyboardInterrupt
+        self.is_pending = True
+        if self._on_interrupt is not None:
+            self._on_interrupt()

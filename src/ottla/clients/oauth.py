@@ -16,8 +16,7 @@ from random import SystemRandom
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.clients.arguments import named_object
-from ottla.clients.credential_renewal import keep_renewed
-from ottla.clients.login import jaas_options
+from ottla.clients.login import jaas_options, keep_renewed
 from ottla.clients.tls import client_context
 from ottla.errors import ConfigError, ErrorCode, KafkaError
 from ottla.network.fetching import FetchFailed

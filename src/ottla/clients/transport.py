@@ -19,8 +19,7 @@ from ottla.clients.connection_errors import (
     reason_of,
 )
 from ottla.clients.environment import RealClientEnvironment
-from ottla.clients.kerberos import KerberosLogins
-from ottla.clients.login import login_factory
+from ottla.clients.login import KerberosLogins, login_factory
 from ottla.clients.tls import client_context
 from ottla.errors import ErrorCode, IllegalStateError, KafkaError
 from ottla.types import FileSlice

@@ -20,8 +20,7 @@ from ottla.errors import ErrorCode, KafkaError, LocalDiskError
 from ottla.metadata.bootstrap import activation_records
 from ottla.metadata.framing import MessageAndVersion, encode_record
 from ottla.protocol.records.metadata import AbortTransactionRecord, NoOpRecord
-from ottla.purgatory.offset_queue import OffsetQueue
-from ottla.purgatory.pending import Pending
+from ottla.purgatory.pending import OffsetQueue, Pending
 from ottla.purgatory.work import NEXT_TURN
 from ottla.raft.batch_accumulator import MAX_BATCH_BYTES
 from ottla.raft.driver import RaftDriver

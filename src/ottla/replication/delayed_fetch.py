@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ottla.purgatory.delayed_operation import DelayedOperation
+from ottla.purgatory.purgatory import DelayedOperation
 from ottla.storage.log.append_info import FetchIsolation
 
 if TYPE_CHECKING:

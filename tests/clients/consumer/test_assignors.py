@@ -6,18 +6,18 @@ import random
 
 import pytest
 
-from ottla.clients.consumer.assignors.cooperative_sticky import CooperativeStickyAssignor
-from ottla.clients.consumer.assignors.interface import (
+from ottla.clients.consumer.assignors import (
     Assignment,
+    CooperativeStickyAssignor,
     Member,
+    RangeAssignor,
+    RoundRobinAssignor,
+    StickyAssignor,
     decode_assignment,
     decode_subscription,
     encode_assignment,
     encode_subscription,
 )
-from ottla.clients.consumer.assignors.range import RangeAssignor
-from ottla.clients.consumer.assignors.roundrobin import RoundRobinAssignor
-from ottla.clients.consumer.assignors.sticky import StickyAssignor
 from ottla.errors import CorruptMessage
 from ottla.types import TopicPartition
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla import Admin, TopicPartition
-from ottla.cli.output.coordinator_formatter import PACKAGE
+from ottla.cli.output.coordinator_records import PACKAGE
 from ottla.coordinator.runtime.java_hash import partition_for
 from ottla.errors import KafkaError
 from tests.conformance.tool_pairs import our_tool

@@ -17,7 +17,7 @@ from tests.waits import WAIT_S
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ottla.clients.admin.delegation_tokens import DelegationToken
+    from ottla.clients.admin.security import DelegationToken
 
 USERS = "root alice bob carol"
 JAAS = "a.Plain required " + " ".join(f'user_{user}="{user}"' for user in USERS.split()) + ";"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla import Admin, Producer
-from ottla.clients.kerberos import KerberosLogins
+from ottla.clients.login import KerberosLogins
 from ottla.clients.settings import ADMIN, read_settings
 from ottla.config.broker import parse_broker_config
 from ottla.errors import ConfigError, ErrorCode, KafkaError

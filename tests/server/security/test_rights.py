@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla import Admin, Consumer, Producer
-from ottla.clients.admin.acls import ANY_ACL
+from ottla.clients.admin.security import ANY_ACL
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.describe_cluster import DescribeClusterRequest
 from ottla.protocol.apis.fetch import FetchRequest

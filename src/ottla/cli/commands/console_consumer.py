@@ -5,10 +5,12 @@ Kafka: bin/kafka-console-consumer.sh, org.apache.kafka.tools.consumer.ConsoleCon
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import sys
 import time
+from base64 import b64encode
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
@@ -18,10 +20,9 @@ from ottla.cli.options.failures import fail
 from ottla.cli.options.flags import bootstrap_option, require, version_option
 from ottla.cli.options.java_numbers import java_integer
 from ottla.cli.options.joptsimple import INTEGER, LONG, ToolCommand
-from ottla.cli.output.coordinator_formatter import coordinator_formatter
-from ottla.cli.output.formatter import Formatter, FormatterError
+from ottla.cli.output.coordinator_records import coordinator_formatter
+from ottla.cli.output.formatter import Formatter, FormatterError, reader
 from ottla.cli.output.next_steps import failure_text
-from ottla.cli.output.record_json import RecordJson
 from ottla.errors import KafkaError
 from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla.types import TopicPartition
@@ -321,3 +322,38 @@ def print_record(record: R, write: Callable[[R], str], otherwise: str | None) ->
         return False
     sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
     return True
+
+
+class RecordJson:
+    """Writes records with key, value, headers and place.
+
+    Bytes that are no UTF-8 are written as base64, under the name `key_base64` or `value_base64`.
+    """
+
+    def __init__(self, key_deserializer: str, value_deserializer: str) -> None:
+        self._read_key = reader(key_deserializer) if key_deserializer else None
+        self._read_value = reader(value_deserializer) if value_deserializer else None
+
+    def format(self, record: ConsumerRecord) -> str:
+        """Return one line; raises ValueError if the record cannot be decoded."""
+        document = {
+            "topic": record.topic,
+            "partition": record.partition,
+            "offset": record.offset,
+            "timestamp": record.timestamp,
+            **_field("key", record.key, self._read_key),
+            **_field("value", record.value, self._read_value),
+            "headers": [{"key": name, **_field("value", one)} for name, one in record.headers],
+        }
+        return json.dumps(document, ensure_ascii=False) + "\n"
+
+
+def _field(
+    name: str, data: bytes | None, read: Callable[[bytes], str] | None = None
+) -> dict[str, str | None]:
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode() if read is None else read(data)}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": b64encode(data).decode()}

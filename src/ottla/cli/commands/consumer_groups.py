@@ -8,6 +8,7 @@ usage errors exit with 1.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -31,7 +32,6 @@ from ottla.cli.groups.usage import (
 from ottla.cli.options.flags import require, server_options
 from ottla.cli.options.joptsimple import ToolCommand, refuse_both
 from ottla.cli.options.json_output import json_option, print_json, wants_json
-from ottla.cli.options.regex_check import re2_problem
 from ottla.cli.output.tables import cell, columns
 from ottla.errors import ErrorCode, KafkaError
 from ottla.views.groups import consumer_document, consumer_offsets
@@ -67,6 +67,25 @@ Examples:
   ottla consumer-groups --bootstrap-server localhost:9092 --reset-offsets --group billing \\
       --topic orders --to-earliest --execute
 """
+# Error texts of Python's engine and of RE2.
+_COMPLAINTS = (
+    ("missing ), unterminated", "missing closing )"),
+    ("unterminated character set", "missing closing ]"),
+    ("unbalanced parenthesis", "regexp/syntax: internal error"),
+    ("nothing to repeat", "missing argument to repetition operator"),
+    ("multiple repeat", "invalid nested repetition operator"),
+    ("min repeat greater", "invalid repeat count"),
+    ("the repetition number is too large", "invalid repeat count"),
+    ("bad character range", "invalid character class range"),
+    ("bad escape (end of pattern)", "trailing backslash at end of expression"),
+    ("bad escape", "invalid escape sequence"),
+    ("unknown extension", "invalid or unsupported Perl syntax"),
+)
+_UNKNOWN_TO_RE2 = (
+    (re.compile(r"(?<!\\)(\\\\)*\(\?<[=!]"), "invalid named capture"),
+    (re.compile(r"(?<!\\)(\\\\)*\(\?([=!]|>|\()"), "invalid or unsupported Perl syntax"),
+    (re.compile(r"(?<!\\)(\\\\)*\\[1-9]"), "invalid escape sequence"),
+)
 
 
 @click.command("consumer-groups", cls=ToolCommand, epilog=EXAMPLES)
@@ -277,3 +296,16 @@ def _print_note(group: GroupDescription) -> None:
         click.echo(f"\nConsumer group '{group.group_id}' has no active members.", err=True)
     elif group.state in _REBALANCING:
         click.echo(f"\nWarning: Consumer group '{group.group_id}' is rebalancing.", err=True)
+
+
+def re2_problem(pattern: str) -> str | None:
+    """Return the error of a pattern in RE2's words, as a broker checks it; None for a valid one."""
+    for syntax, problem in _UNKNOWN_TO_RE2:
+        if syntax.search(pattern):
+            return problem
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        known = (words for text, words in _COMPLAINTS if text in error.msg)
+        return next(known, error.msg)
+    return None

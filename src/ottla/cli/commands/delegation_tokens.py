@@ -22,7 +22,7 @@ from ottla.security.principal import parse_principal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ottla.clients.admin.delegation_tokens import DelegationToken
+    from ottla.clients.admin.security import DelegationToken
     from ottla.clients.blocking import Admin
 
 EXAMPLES = """

@@ -72,3 +72,12 @@ def run_quickstart(
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(141)
         raise click.ClickException(str(error)) from error
+
+
+@click.command("demo")
+def demo() -> None:
+    """Start a node, send it a thousand real events, read them back and print a summary.
+
+    Takes a few seconds and removes all files afterwards. `ottla quickstart` adds Spark.
+    """
+    run_quickstart(with_spark=False)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import runpy
 import sys
 import time
 import traceback
@@ -17,15 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.options.spark import (
-    check_java,
-    import_from,
-    setting,
-    spark_config,
-    spark_options,
-)
+from ottla.cli.options.spark import check_java, import_from, setting, spark_config, spark_options
 from ottla.cli.options.stop_signals import StopSignals
-from ottla.cli.options.streams_program import load_topology
 from ottla.cli.output.next_steps import with_next_step
 
 if TYPE_CHECKING:
@@ -74,7 +68,7 @@ def streams() -> None:
 @click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Write a picture.")
 def describe(program: Path, svg: Path | None) -> None:
     """Print the topology as Topology.describe() does, or draw it."""
-    topology = load_topology(program)
+    topology = _load_topology(program)
     if svg is None:
         click.echo(topology.describe(), nl=False)
         return
@@ -123,7 +117,7 @@ def query(
     from ottla.errors import OttlaError
     from ottla.streams.query.stores import StoreSelection
 
-    topology = load_topology(program)
+    topology = _load_topology(program)
     settings = dict(setting("--conf", one) for one in conf)
     selection = StoreSelection(**given)
     try:
@@ -250,7 +244,7 @@ def _run_program(
     check_java(options["master"], for_spark)
     import_from(options["py_files"])
     app = Streams(
-        load_topology(program),
+        _load_topology(program),
         bootstrap_servers=options["bootstrap_server"],
         checkpoint=options["checkpoint"],
         config=_client_settings(options),
@@ -411,3 +405,36 @@ def _serving(
         return MetricsServer(metrics, *address)
     except (OSError, UnicodeError) as error:
         raise click.UsageError(f"--metrics: {bind_problem(*address, error)}") from error
+
+
+def _load_topology(program: Path) -> Topology:
+    """Return the topology that a program defines; ClickException when it fails or has none."""
+    from ottla.streams import StreamsBuilder, Topology, TopologyException
+
+    names = _program_names(program)
+    found = names.get("topology", names.get("builder"))
+    if isinstance(found, StreamsBuilder):
+        try:
+            found = found.build()
+        except TopologyException as error:
+            raise click.ClickException(f"{program}: {error}") from error
+    if not isinstance(found, Topology):
+        raise click.UsageError(
+            f"{program} defines neither `topology` nor `builder`: call its StreamsBuilder `builder`"
+        )
+    return found
+
+
+def _program_names(program: Path) -> dict[str, Any]:
+    """Return a program's names; an error of it becomes one line, with the line of the program."""
+    try:
+        return runpy.run_path(str(program))
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if frame.filename == str(program)]
+        line = lines[-1] if lines else getattr(error, "lineno", None)
+        hint = "; install it, or give it by --py-files"
+        raise click.ClickException(
+            f"{program}, line {line}: {type(error).__name__}: {getattr(error, 'msg', error)}"
+            f"{hint if isinstance(error, ModuleNotFoundError) else ''}"
+        ) from error

@@ -1,27 +1,24 @@
 """`configs` for users, clients and addresses: their quotas, and users' SCRAM credentials.
 
 Kafka: kafka.admin.ConfigCommand.describeClientQuotaAndUserScramCredentialConfigs,
-alterQuotaConfigs.
+alterQuotaConfigs, alterUserScramCredentialConfigs (KIP-554).
 """
 
 from __future__ import annotations
 
 import re
+import secrets
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from ottla.cli.entities.scram_credentials import (
-    MECHANISMS,
-    alter_credentials,
-    credentials_of,
-    describe_credentials,
-)
 from ottla.cli.options.failures import ToolError
+from ottla.cli.options.java_numbers import java_integer
 from ottla.cli.options.json_output import print_json, wants_json
 from ottla.clients.admin.quotas import ANY_NAME, QuotaChange
 from ottla.config.definition import double_text
+from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from ottla.clients.blocking import Admin
@@ -35,12 +32,13 @@ USER_AND_CLIENT_KEYS = (
 ADDRESS_KEYS = ("connection_creation_rate",)
 # As Double.parseDouble, without NaN and infinity, which are no limits.
 _DOUBLE = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?")
-SCRAM_KEYS = tuple(MECHANISMS)
 _ENTITY_TYPES = {"users": "user", "clients": "client-id", "ips": "ip"}
 _SHOWN = (("user", "user-principal"), ("client-id", "client-id"), ("ip", "ip"))
-
-
-# ---------------------------------------------------------------- describe
+MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+SCRAM_KEYS = tuple(MECHANISMS)
+MIN_ITERATIONS = 4096
+SALT_BYTES = 32
+_PASSWORD = re.compile(r"(?:iterations=(-?[0-9]*),)?password=(.*)")
 
 
 def describe_quotas(admin: Admin, types: list[str], names: list[str]) -> None:
@@ -53,7 +51,7 @@ def describe_quotas(admin: Admin, types: list[str], names: list[str]) -> None:
                 "quotas": [
                     {"entity": dict(entity), "limits": limits} for entity, limits in found.items()
                 ],
-                "scram_credentials": credentials_of(admin, names) if credentials else {},
+                "scram_credentials": _credentials_of(admin, names) if credentials else {},
             }
         )
         return
@@ -67,7 +65,7 @@ def describe_quotas(admin: Admin, types: list[str], names: list[str]) -> None:
         values = ", ".join(f"{key}={double_text(value)}" for key, value in limits.items())
         click.echo(f"Quota configs for {shown} are {values}")
     if types == ["users"] and "" not in names:
-        describe_credentials(admin, names)
+        _describe_credentials(admin, names)
 
 
 def _quotas(admin: Admin, types: list[str], names: list[str]) -> dict[Any, dict[str, float]]:
@@ -89,7 +87,7 @@ def alter_quotas(
     """Set and remove the quotas of one entity; raises KafkaError, ToolError with Kafka's text."""
     _check_keys(types, names, added, deleted)
     if any(key in SCRAM_KEYS for key in (*added, *deleted)):
-        alter_credentials(admin, names[0], added, deleted)
+        _alter_credentials(admin, names[0], added, deleted)
         return
     entity = {_ENTITY_TYPES[kind]: name or None for kind, name in zip(types, names, strict=False)}
     known = _quotas(admin, types, names).get(frozenset(entity.items()), {})
@@ -147,3 +145,87 @@ def _check_credentials(names: list[str], added: dict[str, str], deleted: list[st
             "Cannot alter both quota and SCRAM credential configs simultaneously for 'users' "
             "using --bootstrap-server."
         )
+
+
+class Credential(NamedTuple):
+    """A password for one mechanism."""
+
+    mechanism: str
+    iterations: int
+    password: str
+
+
+def _describe_credentials(admin: Admin, names: list[str]) -> None:
+    """Print the mechanisms and iterations of users; without names, of all users."""
+    for user, mechanisms in _credentials_of(admin, names).items():
+        values = ", ".join(f"{name}=iterations={count}" for name, count in mechanisms.items())
+        click.echo(f"SCRAM credential configs for user-principal '{user}' are {values}")
+
+
+def _credentials_of(admin: Admin, names: list[str]) -> dict[str, dict[str, int]]:
+    """Return the iterations of users by mechanism; without names, of all users."""
+    try:
+        found = admin.describe_user_scram_credentials(names or None)
+    except KafkaError as error:
+        if error.code is ErrorCode.UNSUPPORTED_VERSION:
+            return {}  # the broker stores no credentials
+        raise
+    known: dict[str, dict[str, int]] = {}
+    for user, credentials in found.items():
+        if isinstance(credentials, KafkaError):
+            if credentials.code is ErrorCode.RESOURCE_NOT_FOUND:
+                continue
+            raise credentials
+        known[user] = {
+            str(credential.mechanism): credential.iterations for credential in credentials
+        }
+    return known
+
+
+def _alter_credentials(admin: Admin, user: str, added: dict[str, str], deleted: list[str]) -> None:
+    """Set and remove credentials of a user; raises KafkaError, ToolError with Kafka's text."""
+    from ottla.clients.admin.security import salted_password
+    from ottla.protocol.apis.alter_user_scram_credentials import AlterUserScramCredentialsRequest
+
+    request = AlterUserScramCredentialsRequest
+    upsertions = []
+    for credential in [parse_credential(key, text) for key, text in added.items()]:
+        salt = secrets.token_bytes(SALT_BYTES)
+        upsertions.append(
+            request.ScramCredentialUpsertion(
+                name=user,
+                mechanism=MECHANISMS[credential.mechanism],
+                iterations=credential.iterations,
+                salt=salt,
+                salted_password=salted_password(
+                    credential.mechanism, credential.password, salt, credential.iterations
+                ),
+            )
+        )
+    deletions = [
+        request.ScramCredentialDeletion(name=user, mechanism=MECHANISMS[key]) for key in deleted
+    ]
+    answer = admin.request(request(deletions=deletions, upsertions=upsertions))
+    for result in answer.results:
+        if result.error_code:
+            raise KafkaError(result.error_code, result.error_message)
+
+
+def parse_credential(mechanism: str, text: str) -> Credential:
+    """Parse [iterations=N,]password=SECRET; raises ToolError with Kafka's text."""
+    match = _PASSWORD.fullmatch(text)
+    if match is None:
+        name = mechanism.replace("-", "_")
+        raise ToolError(f"Invalid credential property {name}={text}")
+    try:
+        iterations = MIN_ITERATIONS if match[1] is None else java_integer(match[1], 32)
+    except ValueError as error:
+        raise ToolError(str(error)) from error
+    if iterations < MIN_ITERATIONS:
+        raise ToolError(
+            f"Iterations {iterations} is less than the minimum {MIN_ITERATIONS} required for "
+            f"{mechanism}"
+        )
+    if not match[2]:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Password must not be empty")
+    return Credential(mechanism, iterations, match[2])

@@ -1,26 +1,20 @@
 """The actions of `ottla reassign-partitions`.
 
-Kafka: org.apache.kafka.tools.reassign.ReassignPartitionsCommand.
+Kafka: org.apache.kafka.tools.reassign.ReassignPartitionsCommand, with its throttles and moves
+between log directories.
 """
 
 from __future__ import annotations
 
+import time
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
 from ottla.cli.options.failures import ToolError
 from ottla.cli.options.json_output import print_json, wants_json
 from ottla.cli.output.java_names import kafka_message
-from ottla.cli.reassign.directories import (
-    TimedOut,
-    moves_under_way,
-    places_of,
-    replicas_in,
-    start_moves,
-    state_lines,
-)
 from ottla.cli.reassign.plans import (
     joined,
     parse_brokers,
@@ -32,20 +26,22 @@ from ottla.cli.reassign.plans import (
     plural,
     read_text,
 )
-from ottla.cli.reassign.throttles import (
-    clear_throttles,
-    planned_moves,
-    set_directory_throttle,
-    set_throttles,
-)
+from ottla.clients.admin.configs import ConfigResource, ResourceType
 from ottla.controller.partitions.placement import UsableBroker, place
+from ottla.coordinator.runtime.java_hash import in_hash_map_order
 from ottla.errors import ErrorCode, KafkaError
+from ottla.quota.replication import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ottla.cli.reassign.directories import Places
+    from ottla.clients.admin.replicas import PartitionReassignment
+    from ottla.clients.blocking import Admin
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
     from ottla.clients.blocking import Admin
 
     Replicas = dict[TopicPartition, tuple[int, ...]]
@@ -60,6 +56,17 @@ _MUST_VERIFY = (
     "Warning: You must run --verify periodically, until the reassignment completes, to ensure the "
     "throttle is removed."
 )
+DIRECTORY_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ottla.clients.admin.replicas import ReplicaPlace
+    from ottla.clients.blocking import Admin
+
+    Replica = tuple[TopicPartition, int]
+    Places = dict[Replica, str]
+
+_PAUSE_S: Final = 0.1
 
 
 class Rates(NamedTuple):
@@ -90,7 +97,7 @@ def generate(admin: Admin, topics_file: str, broker_list: str, *, by_rack: bool)
             "make replica assignment without rack information."
         )
     proposed = _proposal(current, brokers)
-    places = places_of(admin, replicas_in(current))
+    places = _places_of(admin, _replicas_in(current))
     click.echo(f"Current partition replica assignment\n{plan_text(current, places)}\n")
     click.echo(f"Proposed partition reassignment configuration\n{plan_text(proposed, {})}")
 
@@ -150,7 +157,7 @@ def execute(
         problem = f"Unable to find partition: {joined(unknown)}"
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, problem)
     current = {partition: every[partition] for partition in proposed}
-    shown = plan_text(current, places_of(admin, replicas_in(current)))
+    shown = plan_text(current, _places_of(admin, _replicas_in(current)))
     click.echo(
         f"Current partition replica assignment\n\n{shown}\n\nSave this to use as the "
         "--reassignment-json-file option during rollback"
@@ -158,7 +165,7 @@ def execute(
     if max(rates) >= 0:
         click.echo(_MUST_VERIFY)
     if rates.brokers >= 0:
-        set_throttles(admin, planned_moves(active, proposed, current), rates.brokers)
+        _set_throttles(admin, planned_moves(active, proposed, current), rates.brokers)
     if rates.directories >= 0:
         set_directory_throttle(admin, {broker for _, broker in directories}, rates.directories)
     outcomes = admin.alter_partition_reassignments(
@@ -218,7 +225,7 @@ def verify(admin: Admin, plan_file: str, *, keeps_throttles: bool) -> None:
     directories = parse_directories(text)
     click.echo("\n".join(state_lines(admin, directories)))
     if not active and not keeps_throttles and not moves_under_way(admin, directories):
-        clear_throttles(admin, plan)
+        _clear_throttles(admin, plan)
 
 
 def _settled_replicas(topic: object, partition: int) -> tuple[int, ...]:
@@ -257,7 +264,7 @@ def cancel(admin: Admin, plan_file: str, *, timeout_ms: int, keeps_throttles: bo
     else:
         click.echo("None of the specified partition moves are active.", nl=False)
     if not keeps_throttles:
-        clear_throttles(admin, plan)
+        _clear_throttles(admin, plan)
 
 
 def list_active(admin: Admin) -> None:
@@ -279,3 +286,186 @@ def list_active(admin: Admin) -> None:
         adding = f" adding: {joined(move.adding)}." if move.adding else ""
         removing = f" removing: {joined(move.removing)}." if move.removing else ""
         click.echo(f"{partition}: replicas: {joined(move.replicas)}.{adding}{removing}")
+
+
+class Move(NamedTuple):
+    """The brokers that a partition is copied from and to."""
+
+    sources: frozenset[int]
+    destinations: frozenset[int]
+
+
+def planned_moves(
+    active: Mapping[TopicPartition, PartitionReassignment],
+    proposed: Mapping[TopicPartition, Sequence[int]],
+    current: Mapping[TopicPartition, Sequence[int]],
+) -> dict[TopicPartition, Move]:
+    """Return the moves under way and proposed; a move under way keeps its sources."""
+    moves = {}
+    for partition, move in active.items():
+        adding = frozenset(move.adding)
+        moves[partition] = Move(frozenset(move.replicas) - adding, adding)
+    for partition, replicas in proposed.items():
+        known = moves.get(partition)
+        sources = frozenset(current[partition]) if known is None else known.sources
+        moves[partition] = Move(sources, frozenset(replicas) - sources)
+    return moves
+
+
+def throttled_replicas(moves: Mapping[TopicPartition, Move]) -> dict[str, dict[str, str]]:
+    """Return both settings of each topic, as sorted lists of partition:broker."""
+    leaders: dict[str, set[str]] = {}
+    followers: dict[str, set[str]] = {}
+    for (topic, partition), move in moves.items():
+        leaders.setdefault(topic, set()).update(f"{partition}:{source}" for source in move.sources)
+        followers.setdefault(topic, set()).update(
+            f"{partition}:{destination}" for destination in move.destinations
+        )
+    return {
+        topic: {
+            LEADER_REPLICAS: joined(sorted(leaders[topic])),
+            FOLLOWER_REPLICAS: joined(sorted(followers[topic])),
+        }
+        for topic in leaders
+    }
+
+
+def _set_throttles(admin: Admin, moves: Mapping[TopicPartition, Move], rate: int) -> None:
+    """Throttle the replicas that move, and the brokers that take part."""
+    _change(admin, ResourceType.TOPIC, throttled_replicas(moves))
+    brokers = {one for move in moves.values() for one in move.sources | move.destinations}
+    rates = {LEADER_RATE: str(rate), FOLLOWER_RATE: str(rate)}
+    _change(admin, ResourceType.BROKER, {str(broker): rates for broker in sorted(brokers)})
+    click.echo(f"The inter-broker throttle limit was set to {rate} B/s")
+
+
+def set_directory_throttle(admin: Admin, brokers: Iterable[int], rate: int) -> None:
+    """Throttle the moves between log directories of brokers."""
+    rates = {DIRECTORY_RATE: str(rate)}
+    _change(admin, ResourceType.BROKER, {str(broker): rates for broker in sorted(brokers)})
+    click.echo(f"The replica-alter-dir throttle limit was set to {rate} B/s")
+
+
+def _clear_throttles(admin: Admin, plan: Iterable[tuple[TopicPartition, Sequence[int]]]) -> None:
+    """Remove the throttles of all brokers, and of the plan's brokers and topics."""
+    brokers = {node.node_id for node in admin.describe_cluster().brokers}
+    topics: dict[str, None] = {}
+    for partition, replicas in plan:
+        brokers.update(replicas)
+        topics[partition.topic] = None
+    rates = dict.fromkeys((LEADER_RATE, FOLLOWER_RATE, DIRECTORY_RATE))
+    ids = [str(broker) for broker in sorted(brokers)]
+    click.echo(f"Clearing broker-level throttles on broker{plural(ids)} {joined(ids)}")
+    _change(admin, ResourceType.BROKER, dict.fromkeys(ids, rates))
+    names = in_hash_map_order(topics)
+    click.echo(f"Clearing topic-level throttles on topic{plural(names)} {joined(names)}")
+    replicas_of = dict.fromkeys((LEADER_REPLICAS, FOLLOWER_REPLICAS))
+    _change(admin, ResourceType.TOPIC, dict.fromkeys(names, replicas_of))
+
+
+def _change(
+    admin: Admin, kind: ResourceType, settings: Mapping[str, Mapping[str, str | None]]
+) -> None:
+    """Set settings of each resource, or remove those with None; raises the first error."""
+    changes = {ConfigResource(kind, name): dict(values) for name, values in settings.items()}
+    if not changes:
+        return
+    for outcome in admin.alter_configs(changes).values():
+        if outcome is not None:
+            raise outcome
+
+
+class TimedOut(Exception):
+    """Replicas that did not appear on their brokers in time."""
+
+
+def _places_of(admin: Admin, replicas: Iterable[Replica]) -> Places:
+    """Return the directories of those replicas that are found."""
+    found = admin.describe_replica_log_dirs(replicas)
+    return {
+        replica: place.current_path
+        for replica, place in found.items()
+        if place.current_path is not None
+    }
+
+
+def _replicas_in(assignment: Mapping[TopicPartition, Sequence[int]]) -> list[Replica]:
+    """Return each replica of partitions as partition and broker."""
+    return [
+        (partition, replica) for partition, replicas in assignment.items() for replica in replicas
+    ]
+
+
+def start_moves(admin: Admin, targets: Places, timeout_ms: int) -> None:
+    """Move replicas to directories; a replica that its broker does not have yet is retried."""
+    deadline = time.monotonic() + timeout_ms / 1000
+    waiting = dict(targets)
+    while waiting:
+        started = _start(admin, waiting)
+        for replica in sorted(started):
+            partition, broker = replica
+            click.echo(
+                f"Successfully started moving log directory to {waiting.pop(replica)} for replica "
+                f"{partition} with broker {broker} "
+            )
+        if waiting and time.monotonic() >= deadline:
+            names = joined(_name(replica) for replica in sorted(waiting))
+            raise TimedOut(
+                f"Timed out before log directory move{plural(waiting)} could be started "
+                f"for: {names}"
+            )
+        if waiting:
+            time.sleep(_PAUSE_S)
+
+
+def _start(admin: Admin, targets: Places) -> list[Replica]:
+    started = []
+    for replica, error in admin.alter_replica_log_dirs(targets).items():
+        if error is None:
+            started.append(replica)
+        elif error.code is not ErrorCode.REPLICA_NOT_AVAILABLE:
+            raise ToolError(f"Failed to alter dir for {_name(replica)}") from error
+    return started
+
+
+def _name(replica: Replica) -> str:
+    partition, broker = replica
+    return f"{partition}-{broker}"
+
+
+def moves_under_way(admin: Admin, targets: Places) -> Places:
+    """Return those replicas that move to any directory, each with the one it is in."""
+    places = admin.describe_replica_log_dirs(targets) if targets else {}
+    return {
+        replica: place.current_path
+        for replica, place in places.items()
+        if place.current_path is not None and place.future_path is not None
+    }
+
+
+def state_lines(admin: Admin, targets: Places) -> list[str]:
+    """Return the state of each replica with a directory."""
+    places = admin.describe_replica_log_dirs(targets) if targets else {}
+    return [_state(replica, places[replica], targets[replica]) for replica in sorted(targets)]
+
+
+def _state(replica: Replica, place: ReplicaPlace, target: str) -> str:
+    partition, broker = replica
+    if place.current_path is None:
+        return (
+            f"Partition {partition} is not found in any live log dir on broker {broker}. There is "
+            "likely an offline log directory on the broker."
+        )
+    if place.future_path == target:
+        return f"Reassignment of replica {_name(replica)} is still in progress."
+    if place.future_path is not None:
+        return (
+            f"Partition {partition} on broker {broker} is being moved to log dir "
+            f"{place.future_path} instead of {target}."
+        )
+    if place.current_path == target:
+        return f"Reassignment of replica {_name(replica)} completed successfully."
+    return (
+        f"Partition {partition} on broker {broker} is not being moved from log dir "
+        f"{place.current_path} to {target}."
+    )

@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.cli.options.java_numbers import java_integer
-from ottla.cli.shell.nodes import ShellError
+from ottla.cli.shell.image_tree import ShellError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -8,12 +8,10 @@ from __future__ import annotations
 # ruff: noqa: ASYNC109 - as in Kafka, a call's timeout covers its retries; it is no cancellation
 from typing import TYPE_CHECKING
 
-from ottla.clients.admin.acls import AclsAdmin
 from ottla.clients.admin.configs import ConfigsAdmin
-from ottla.clients.admin.credentials import CredentialsAdmin
-from ottla.clients.admin.delegation_tokens import DelegationTokensAdmin
 from ottla.clients.admin.quorum import QuorumAdmin
 from ottla.clients.admin.quotas import QuotasAdmin
+from ottla.clients.admin.security import AclsAdmin, CredentialsAdmin, DelegationTokensAdmin
 from ottla.clients.admin.share_groups import ShareGroupsAdmin
 from ottla.clients.admin.streams_groups import StreamsGroupsAdmin
 from ottla.clients.admin.transactions import TransactionsAdmin

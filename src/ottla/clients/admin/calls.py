@@ -1,6 +1,7 @@
 """Calls of the admin client: target node, retries, deadline.
 
-Kafka: org.apache.kafka.clients.admin.KafkaAdminClient's Call, .internals.AdminApiDriver.
+Kafka: org.apache.kafka.clients.admin.KafkaAdminClient's Call, .internals.{AdminApiDriver,
+AdminBootstrapAddresses}. KIP-919 (calls of controllers).
 """
 
 from __future__ import annotations
@@ -9,16 +10,17 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from ottla.clients.admin.controllers import ControllerMetadata, refuse_for_controllers
 from ottla.clients.arguments import check_timeout
 from ottla.clients.client import ANY_NODE
 from ottla.clients.coordinator import GROUP, CoordinatorCall, CoordinatorLookup
+from ottla.clients.metadata import ClusterMetadata
 from ottla.clients.offsets import is_retried
 from ottla.clients.settings import ADMIN, read_settings, refuse_positional
 from ottla.clients.transport import Runtime
 from ottla.errors import ConfigError, ErrorCode, KafkaError
 from ottla.errors.base import topic_error
-from ottla.types import ZERO_UUID
+from ottla.protocol.apis.describe_cluster import DescribeClusterRequest
+from ottla.types import ZERO_UUID, Node
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
 
     from ottla.clients.environment import ClientEnvironment
     from ottla.clients.keywords import AdminSettings
-    from ottla.clients.metadata import ClusterMetadata
     from ottla.clients.metric_windows import MetricName
     from ottla.clients.settings import ValidatedSettings
     from ottla.errors import ClosedError
@@ -37,6 +38,7 @@ NOT_RETRIED_HERE = frozenset(
 )
 MAX_COORDINATORS = 1000
 """Cached coordinators: later calls for the same group skip FindCoordinator."""
+BROKERS, CONTROLLERS = 1, 2
 
 
 class AdminCalls:
@@ -60,7 +62,7 @@ class AdminCalls:
         metadata: ClusterMetadata | None = None
         if self._uses_controllers:
             max_age_ms = self._settings.metadata_max_age_ms
-            metadata = ControllerMetadata(max_age_ms=max_age_ms, allow_auto_create=False)
+            metadata = _ControllerMetadata(max_age_ms=max_age_ms, allow_auto_create=False)
         self._runtime = Runtime(self._settings, environment, metadata)
         self._client = self._runtime.client
         self._instance_id = ZERO_UUID
@@ -94,7 +96,7 @@ class AdminCalls:
     ) -> Any:
         """Send to a node, or to any; retry lost connections and retriable codes of error_of."""
         if self._uses_controllers:
-            refuse_for_controllers(request)
+            _refuse_for_controllers(request)
         deadline_ms = self._deadline_ms(timeout)
         attempt = 0
         while True:
@@ -287,3 +289,35 @@ def topic_error_or_none(topic: object, code: int, message: str | None = None) ->
 def error_or_none(code: int, message: str | None = None) -> KafkaError | None:
     """Return the error of a code, None for 0."""
     return KafkaError(code, message) if code else None
+
+
+class _ControllerMetadata(ClusterMetadata):
+    """Metadata with the controllers in place of brokers, and without topics."""
+
+    def request(self) -> Any:
+        """Build the request for the controllers."""
+        self._stale = False
+        return DescribeClusterRequest(
+            include_cluster_authorized_operations=False, endpoint_type=CONTROLLERS
+        )
+
+    def update(self, response: Any, now_ms: int) -> None:
+        """Apply a DescribeClusterResponse."""
+        self.brokers = {
+            one.broker_id: Node(one.broker_id, one.host, one.port, one.rack)
+            for one in response.brokers
+        }
+        self.cluster_id = response.cluster_id
+        self.controller_id = response.controller_id
+        self.updated_ms = now_ms
+        self._changed()
+
+
+def _refuse_for_controllers(request: Request) -> None:
+    """Raise KafkaError(UNSUPPORTED_ENDPOINT_TYPE) for a request that no controller serves."""
+    if "controller" not in type(request).api_listeners:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            "This Admin API is not yet supported when communicating directly with the controller "
+            "quorum.",
+        )

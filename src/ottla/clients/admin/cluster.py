@@ -8,8 +8,7 @@ from __future__ import annotations
 # ruff: noqa: ASYNC109 - as in Kafka, a call's timeout covers its retries; it is no cancellation
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.clients.admin.calls import AdminCalls, error_or_none
-from ottla.clients.admin.controllers import BROKERS, CONTROLLERS
+from ottla.clients.admin.calls import BROKERS, CONTROLLERS, AdminCalls, error_or_none
 from ottla.clients.arguments import by_topic
 from ottla.clients.client import ANY_NODE
 from ottla.protocol.apis.api_versions import ApiVersionsRequest

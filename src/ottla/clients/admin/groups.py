@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ottla.clients.admin.calls import AdminCalls, error_or_none
 from ottla.clients.arguments import listed
-from ottla.clients.consumer.assignors.interface import PROTOCOL_TYPE, decode_assignment
+from ottla.clients.consumer.assignors import PROTOCOL_TYPE, decode_assignment
 from ottla.clients.coordinator import GROUP
 from ottla.clients.offsets import (
     CommitIdentity,

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ottla.clients.consumer.assignors.interface import (
+from ottla.clients.consumer.assignors import (
     PROTOCOL_TYPE,
     Member,
     decode_assignment,
     decode_subscription,
     encode_assignment,
     encode_subscription,
+    make_assignors,
 )
-from ottla.clients.consumer.assignors.named import make_assignors
 from ottla.clients.consumer.membership import NO_MEMBER, REBALANCES_GROUP, ListenerCall
 from ottla.clients.membership.classic import (
     MEMBERSHIP_ENDS,

@@ -1,6 +1,7 @@
 """Sends batches to partition leaders, with ordered retries and idempotence.
 
-Kafka: org.apache.kafka.clients.producer.internals.{Sender, TransactionManager}.
+Kafka: org.apache.kafka.clients.producer.internals.{Sender, TransactionManager,
+TxnPartitionEntry, ProducerBatch}.
 
 Ordering: up to `max.in.flight.requests.per.connection` (at most 5) batches of a partition are in
 flight, one while its connection is not ready. After a retriable failure no new batch of the
@@ -15,18 +16,11 @@ the gap. New batches wait for that.
 from __future__ import annotations
 
 from bisect import insort
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.clients.client import ANY_NODE
 from ottla.clients.producer.metrics import SenderMetrics
-from ottla.clients.producer.sequences import (
-    SEQUENCE_MASK,
-    following,
-    is_before,
-    is_idempotent,
-    is_of_current_epoch,
-)
-from ottla.errors import ClosedError, ErrorCode, KafkaError, TransactionAbortedError
+from ottla.errors import ClosedError, ConfigError, ErrorCode, KafkaError, TransactionAbortedError
 from ottla.protocol.apis.describe_configs import DescribeConfigsRequest
 from ottla.protocol.apis.init_producer_id import InitProducerIdRequest
 from ottla.protocol.apis.produce import ProduceRequest
@@ -66,6 +60,8 @@ LOST_STATE = frozenset(
     {ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED}
 )
 Sent = list[tuple["PartitionQueue", "ProducerBatch"]]
+_SEQUENCE_MASK: Final = 0x7FFF_FFFF
+_HALF_OF_SEQUENCES: Final = 0x4000_0000
 
 
 class Sender:
@@ -253,7 +249,7 @@ class Sender:
             queue.needs_reset, queue.unresolved_sequence = False, -1
         batch.producer_id, batch.producer_epoch = queue.producer_id, queue.producer_epoch
         batch.base_sequence = queue.next_sequence
-        queue.next_sequence = (queue.next_sequence + batch.record_count) & SEQUENCE_MASK
+        queue.next_sequence = (queue.next_sequence + batch.record_count) & _SEQUENCE_MASK
 
     def _send(self, node_id: int, sent: Sent) -> None:
         topics: dict[str, ProduceRequest.TopicProduceData] = {}
@@ -322,7 +318,7 @@ class Sender:
     def _acknowledged(
         self, queue: PartitionQueue, batch: ProducerBatch, base_offset: int, append_ms: int
     ) -> None:
-        if is_of_current_epoch(queue, batch):
+        if _is_of_current_epoch(queue, batch):
             self._record_stored(queue, batch)
         if batch.done:  # expired while in flight
             return
@@ -338,7 +334,7 @@ class Sender:
     @staticmethod
     def _record_stored(queue: PartitionQueue, batch: ProducerBatch) -> None:
         next_sequence = following(batch)
-        last = (next_sequence - 1) & SEQUENCE_MASK
+        last = (next_sequence - 1) & _SEQUENCE_MASK
         if not is_before(last, queue.last_acked_sequence):
             queue.last_acked_sequence = last
         if queue.unresolved_sequence >= 0 and not is_before(
@@ -431,7 +427,7 @@ class Sender:
         if queue.unresolved_sequence >= 0:
             return batch.base_sequence == queue.unresolved_sequence
         # No earlier batch is missing: the broker lost the producer's state.
-        return batch.base_sequence == (queue.last_acked_sequence + 1) & SEQUENCE_MASK
+        return batch.base_sequence == (queue.last_acked_sequence + 1) & _SEQUENCE_MASK
 
     def _requeue(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         insort(queue.retries, batch, key=_order)
@@ -439,7 +435,7 @@ class Sender:
         self._resume_sequences(queue)
 
     def _fail_batch(self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError) -> None:
-        if is_of_current_epoch(queue, batch):
+        if _is_of_current_epoch(queue, batch):
             # An earlier batch may be stored although its response was lost.
             next_sequence, known = following(batch), queue.unresolved_sequence
             if known < 0 or is_before(known, next_sequence):
@@ -470,7 +466,7 @@ class Sender:
             return
         if queue.unresolved_sequence >= 0 and not queue.retries:
             # No batch is left that could reveal the gap.
-            if queue.next_sequence != (queue.last_acked_sequence + 1) & SEQUENCE_MASK:
+            if queue.next_sequence != (queue.last_acked_sequence + 1) & _SEQUENCE_MASK:
                 self._bump_epoch(queue)
             queue.unresolved_sequence = -1
         if queue.needs_reset:
@@ -598,3 +594,43 @@ def _oldest_ms(queue: PartitionQueue) -> int | None:
 def _level(settings: ValidatedSettings) -> int | None:
     name = f"compression.{settings.compression_type}.level"
     return getattr(settings, name.replace(".", "_")) if name in settings.given else None
+
+
+def _is_of_current_epoch(queue: PartitionQueue, batch: ProducerBatch) -> bool:
+    """Whether the batch's sequence belongs to the partition's current producer epoch."""
+    now = (queue.producer_id, queue.producer_epoch)
+    return batch.base_sequence >= 0 and (batch.producer_id, batch.producer_epoch) == now
+
+
+def following(batch: ProducerBatch) -> int:
+    """Return the sequence number after the batch's last."""
+    return (batch.base_sequence + batch.record_count) & _SEQUENCE_MASK
+
+
+def is_before(sequence: int, other: int) -> bool:
+    """Whether a sequence precedes another one; sequences wrap around to zero."""
+    return 0 < (other - sequence) & _SEQUENCE_MASK < _HALF_OF_SEQUENCES
+
+
+def is_idempotent(settings: ValidatedSettings) -> bool:
+    """Whether sequences are used; ConfigError for settings that exclude it.
+
+    As in Kafka, acks other than all and zero retries disable it, unless it is enabled explicitly.
+    """
+    requested = "enable.idempotence" in settings.given or settings.transactional_id is not None
+    if not settings.enable_idempotence:
+        return False
+    conflicts = [
+        text
+        for broken, text in (
+            (settings.acks != -1, "acks=all"),
+            (settings.max_in_flight_requests_per_connection > 5, "at most 5 requests in flight"),
+            (settings.retries == 0, "retries above 0"),
+        )
+        if broken
+    ]
+    if not conflicts:
+        return True
+    if requested or "at most 5 requests in flight" in conflicts:
+        raise ConfigError(f"enable.idempotence needs {' and '.join(conflicts)}")
+    return False

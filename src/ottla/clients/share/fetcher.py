@@ -13,11 +13,16 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from ottla.clients.pending_errors import PendingErrors
+from ottla.clients.share.group import ShareFetchMetrics
 from ottla.clients.share.in_flight import Acknowledgements
-from ottla.clients.share.metrics import ShareFetchMetrics
 from ottla.clients.share.records import AcquiredPartitionRecords, PartitionKey
-from ottla.clients.share.requests import share_acknowledge, share_fetch
-from ottla.clients.share.session import FINAL_EPOCH, SESSION_LOST, ClientShareSession
+from ottla.clients.share.requests import (
+    FINAL_EPOCH,
+    SESSION_LOST,
+    ClientShareSession,
+    share_acknowledge,
+    share_fetch,
+)
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import AcknowledgeType, TopicPartition
 

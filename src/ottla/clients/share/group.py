@@ -1,7 +1,7 @@
 """A member of a share group: heartbeats bring the assignment, which holds at once.
 
 Kafka: org.apache.kafka.clients.consumer.internals.{ShareMembershipManager,
-ShareHeartbeatRequestManager}. KIP-932.
+ShareHeartbeatRequestManager, ShareFetchMetricsManager}. KIP-932.
 
 Partitions are shared with other members: nothing is revoked, and no step waits for the user.
 """
@@ -11,8 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ottla.clients.membership.heartbeats import JOIN_EPOCH, LEAVE_EPOCH, HeartbeatMember
-from ottla.clients.metric_windows import REBALANCES
-from ottla.clients.share.metrics import COORDINATOR_GROUP
+from ottla.clients.metric_windows import REBALANCES, counted, metered, sized
 from ottla.protocol.apis.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.types import TopicPartition
 
@@ -22,6 +21,9 @@ if TYPE_CHECKING:
     from ottla.clients.settings import ValidatedSettings
     from ottla.purgatory.pending import Pending
     from ottla.types import Uuid
+
+GROUP = "consumer-share-fetch-manager-metrics"
+COORDINATOR_GROUP = "consumer-share-coordinator-metrics"
 
 
 class ShareMembership(HeartbeatMember):
@@ -112,3 +114,39 @@ class ShareMembership(HeartbeatMember):
         self._target = {}
         self._in_flight = None
         self._is_joined &= may_rejoin
+
+
+class ShareFetchMetrics:
+    """Updated once per response and once per poll."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        window = client.metrics.window
+        self._size = window(GROUP, sized("fetch-size"))
+        self._bytes = window(GROUP, metered("bytes-consumed"))
+        self._records = window(GROUP, metered("records-consumed"))
+        self._per_request = window(GROUP, sized("records-per-request"))
+        self._fetches = window(GROUP, {**sized("fetch-latency"), **counted("fetch")})
+        self._throttled = window(GROUP, sized("fetch-throttle-time"))
+        self._sent = window(GROUP, metered("acknowledgements-send"))
+        self._failed = window(GROUP, metered("acknowledgements-error"))
+
+    def fetched(self, size: int, latency_ms: int, throttle_time_ms: int) -> None:
+        """Record a response."""
+        now_ms = self._client.now_ms
+        self._fetches.record(latency_ms, now_ms)
+        self._throttled.record(throttle_time_ms, now_ms)
+        if size:
+            self._size.record(size, now_ms)
+            self._bytes.record(size, now_ms)
+
+    def taken(self, count: int) -> None:
+        """Record the records returned to the user."""
+        self._records.record(count, self._client.now_ms)
+        self._per_request.record(count, self._client.now_ms)
+
+    def acknowledged(self, count: int, *, is_error: bool) -> None:
+        """Record acknowledgements that were answered."""
+        self._sent.record(count, self._client.now_ms)
+        if is_error:
+            self._failed.record(count, self._client.now_ms)

@@ -1,6 +1,7 @@
-"""Builds ShareFetch and ShareAcknowledge requests.
+"""The share session with one node, and its ShareFetch and ShareAcknowledge requests.
 
-Kafka: org.apache.kafka.common.requests.{ShareFetchRequest, ShareAcknowledgeRequest}.Builder.
+Kafka: org.apache.kafka.common.requests.{ShareFetchRequest, ShareAcknowledgeRequest}.Builder,
+org.apache.kafka.clients.consumer.internals.ShareSessionHandler.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ottla.clients.share.in_flight import offset_runs
-from ottla.clients.share.session import by_topic
+from ottla.errors import ErrorCode
 from ottla.protocol.apis.share_acknowledge import ShareAcknowledgeRequest
 from ottla.protocol.apis.share_fetch import ShareFetchRequest
 
@@ -17,13 +18,16 @@ if TYPE_CHECKING:
 
     from ottla.clients.settings import ValidatedSettings
     from ottla.clients.share.in_flight import Acknowledgements
-    from ottla.types import Uuid
+    from ottla.types import TopicPartition, Uuid
 
 _MODES = {"batch_optimized": 0, "record_limit": 1}
 _FetchTopic = ShareFetchRequest.FetchTopic
 _FetchPartition = _FetchTopic.FetchPartition
 _AcknowledgeTopic = ShareAcknowledgeRequest.AcknowledgeTopic
 _AcknowledgePartition = _AcknowledgeTopic.AcknowledgePartition
+INITIAL_EPOCH, FINAL_EPOCH = 0, -1
+_HIGHEST_EPOCH = (1 << 31) - 1
+SESSION_LOST = frozenset({ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH})
 
 
 def share_fetch(
@@ -110,3 +114,48 @@ def _batches(sent: Sequence[Acknowledgements], kind: type[Any]) -> dict[tuple[Uu
         ]
         for name, types in merged.items()
     }
+
+
+class ClientShareSession:
+    """The state of one session; epoch 0 begins it."""
+
+    def __init__(self) -> None:
+        self.epoch = INITIAL_EPOCH
+        self.partitions: dict[TopicPartition, Uuid] = {}
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the node does not know the session."""
+        return self.epoch == INITIAL_EPOCH
+
+    def changes(
+        self, requested: dict[TopicPartition, Uuid]
+    ) -> tuple[list[tuple[Uuid, int]], list[tuple[Uuid, int]]]:
+        """Return the added and the forgotten partitions, and store the requested ones."""
+        before, self.partitions = self.partitions, requested
+        return _missing(requested, before), _missing(before, requested)
+
+    def answered(self) -> None:
+        """Advance the epoch; after the highest one follows 1."""
+        self.epoch = 1 if self.epoch == _HIGHEST_EPOCH else self.epoch + 1
+
+    def reset(self) -> None:
+        """Begin another session with the next request."""
+        self.epoch = INITIAL_EPOCH
+        self.partitions = {}
+
+
+def _missing(
+    these: dict[TopicPartition, Uuid], others: dict[TopicPartition, Uuid]
+) -> list[tuple[Uuid, int]]:
+    return [
+        (topic_id, one.partition) for one, topic_id in these.items() if others.get(one) != topic_id
+    ]
+
+
+def by_topic(entries: Iterable[tuple[Uuid, int]]) -> dict[Uuid, list[int]]:
+    """Return partitions by topic id, in the order of their first entries."""
+    found: dict[Uuid, list[int]] = {}
+    for topic_id, partition in entries:
+        found.setdefault(topic_id, []).append(partition)
+    return found

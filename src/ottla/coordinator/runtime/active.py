@@ -21,8 +21,7 @@ from ottla.coordinator.runtime.shard import (
     empty_result,
 )
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
-from ottla.purgatory.offset_queue import OffsetQueue
-from ottla.purgatory.pending import Pending
+from ottla.purgatory.pending import OffsetQueue, Pending
 from ottla.purgatory.work import NEXT_TURN
 from ottla.records.batch import HEADER_BYTES, NO_PRODUCER_ID
 from ottla.records.builder import assemble_batch, encode_batch

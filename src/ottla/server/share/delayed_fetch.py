@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
-from ottla.purgatory.delayed_operation import DelayedOperation
 from ottla.purgatory.pending import Pending
+from ottla.purgatory.purgatory import DelayedOperation
 from ottla.replication.share import acquiring
 from ottla.replication.share.acquiring import AcquireRequest, acquire, walk
 from ottla.replication.share.partition import Phase
