@@ -25,7 +25,7 @@ from ottla.protocol.records.metadata import (
 )
 from ottla.quota.quotas import Quotas
 from ottla.security.authorizer import StandardAuthorizer
-from ottla.server.node.authorization import AclPublisher
+from ottla.server.node.plugins import AclPublisher
 from ottla.server.node.settings import development_defaults
 from ottla.types import OffsetAndEpoch, Uuid
 

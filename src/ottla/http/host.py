@@ -1,4 +1,4 @@
-"""An HTTP host with its own thread and event loop.
+"""The HTTP host: its thread, its connections with their limits, and its pages with logins.
 
 A node that recovers keeps its loop busy as long as its disks need, and a scrape of ten thousand
 partitions is megabytes of text: neither must wait for the other. The socket is bound at once, so

@@ -1,10 +1,11 @@
-"""Metric families and the two spellings of MBean names: JMX exporter and metrics reporter.
+"""Metric families, the two spellings of MBean names, and the text of a scrape.
 
 Existing dashboards and rules use one of two spellings: that of the JMX exporter with its common
 example rules (classic), or that of Strimzi's metrics reporter. Both are derived from Kafka's MBean
 name, so each function below makes a family from the parts of that name.
 
-Kafka: MBean names as kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec,topic=….
+Kafka: MBean names as kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec,topic=…; no
+counterpart; its users run an exporter in the JVM.
 """
 
 from __future__ import annotations

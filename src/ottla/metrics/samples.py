@@ -1,7 +1,8 @@
-"""Distributions: Kafka's percentiles over recent values, and cumulative Prometheus buckets.
+"""Distributions (Kafka's percentiles, cumulative Prometheus buckets) and moving averages.
 
 Kafka: com.yammer.metrics.core.Histogram, which samples 1,028 values with a bias to the last five
-minutes; this implementation keeps the last 1,028.
+minutes; this implementation keeps the last 1,028; com.yammer.metrics.core.Meter,
+com.yammer.metrics.stats.EWMA.
 """
 
 from __future__ import annotations

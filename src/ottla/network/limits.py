@@ -1,6 +1,8 @@
-"""Connection limits: total and per-address counts, idle time, and time for one frame.
+"""Limits of connections, and the bytes of frames that are being received.
 
-Kafka: kafka.network.ConnectionQuotas, org.apache.kafka.common.network.Selector's idle expiry.
+Kafka: kafka.network.ConnectionQuotas, org.apache.kafka.common.network.Selector's idle expiry;
+queued.max.request.bytes with org.apache.kafka.common.memory.SimpleMemoryPool. As in Kafka, a
+connection without memory is not refused; it is not read from until other frames are complete.
 """
 
 from __future__ import annotations

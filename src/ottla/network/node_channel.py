@@ -3,7 +3,8 @@
 A request waits for the connection and for the versions that the node serves. Without a response in
 time it fails, and the connection with it, because the response may still come.
 
-Kafka: org.apache.kafka.server.util.InterBrokerSendThread, NetworkClient.
+Kafka: org.apache.kafka.server.util.InterBrokerSendThread, NetworkClient;
+org.apache.kafka.common.network.KafkaChannel, as NetworkClient uses it.
 """
 
 from __future__ import annotations

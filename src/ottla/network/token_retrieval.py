@@ -3,7 +3,8 @@
 It blocks: call it in a worker, or before anything is served.
 
 Kafka: org.apache.kafka.common.security.oauthbearer.{ClientCredentialsJwtRetriever,
-JwtBearerJwtRetriever, FileJwtRetriever} (KIP-768, KIP-1139).
+JwtBearerJwtRetriever, FileJwtRetriever} (KIP-768, KIP-1139);
+org.apache.kafka.common.security.oauthbearer.internals.secured.assertion. DefaultAssertionCreator.
 """
 
 from __future__ import annotations

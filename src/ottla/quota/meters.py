@@ -1,6 +1,7 @@
 """One meter for each quota entity with a limit; clients without a limit have none.
 
-Kafka: ClientQuotaManager.getOrCreateQuotaSensors, org.apache.kafka.server.quota.SensorAccess.
+Kafka: ClientQuotaManager.getOrCreateQuotaSensors, org.apache.kafka.server.quota.SensorAccess;
+ClientQuotaManager.DefaultQuotaCallback, org.apache.kafka.server.quota.ClientQuotaEntity.
 """
 
 from __future__ import annotations

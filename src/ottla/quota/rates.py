@@ -1,6 +1,8 @@
-"""Quotas on rates of clients: bytes produced, bytes fetched, request time.
+"""Quotas on rates of clients: bytes, request time, and partition mutations (KIP-599).
 
-Kafka: org.apache.kafka.server.quota.ClientQuotaManager, kafka.server.ClientRequestQuotaManager.
+Kafka: org.apache.kafka.server.quota.ClientQuotaManager, kafka.server.ClientRequestQuotaManager;
+org.apache.kafka.server.quota.QuotaUtils, ControllerMutationQuotaManager.throttleTimeMs;
+org.apache.kafka.server.quota.{ControllerMutationQuotaManager, ControllerMutationQuota}.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ leave counts until the controller has committed that. A caught-up replica that m
 high watermark back as well, as in Kafka: under constant load it could not join otherwise.
 
 Hot path: `LeaderState.appended` and `fetched`. benchmarks/against_kafka.
-Kafka: kafka.cluster.{Partition, PartitionState} (KIP-497, KIP-841, KIP-903, KIP-966).
+Kafka: kafka.cluster.{Partition, PartitionState, Replica} (KIP-497, KIP-841, KIP-903, KIP-966),
+kafka.server.DelayedProduce, org.apache.kafka.server.replica.ReplicaState.
 """
 
 from __future__ import annotations

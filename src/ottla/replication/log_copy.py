@@ -1,6 +1,7 @@
-"""Appends to a log that copies another one: a follower's, or the future log of a move.
+"""Appends to and truncations of a log that copies another one.
 
-Kafka: Partition.appendRecordsToFollowerOrFutureReplica.
+Kafka: Partition.appendRecordsToFollowerOrFutureReplica;
+AbstractFetcherThread.getOffsetTruncationState (KIP-101, KIP-279, KIP-595).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """All partitions of this broker: found by name, created and dropped as metadata says.
 
-Kafka: kafka.server.ReplicaManager (the part that owns partitions).
+Kafka: kafka.server.ReplicaManager (the part that owns partitions); BrokerTopicMetrics
+{Replication,Reassignment}Bytes{In,Out}PerSec.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ Only the grammar is read. The module's name selects nothing and loads no code, s
 an untrusted source cannot run a class (CVE-2023-25194). Quotation marks, escapes, comments and
 numbers are those of java.io.StreamTokenizer, for a password must be the one that Kafka reads.
 
-Kafka: org.apache.kafka.common.security.JaasConfig.
+Kafka: org.apache.kafka.common.security.JaasConfig; org.apache.kafka.common.security.JaasContext,
+org.apache.kafka.common.security.JaasUtils.
 """
 
 from __future__ import annotations

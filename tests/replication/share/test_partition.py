@@ -16,12 +16,12 @@ from ottla.purgatory.timing_wheel import TimingWheel
 from ottla.replication.share import acknowledging, acquiring
 from ottla.replication.share.acknowledging import Acknowledgement
 from ottla.replication.share.acquiring import AcquireRequest, Fetched, FetchedBatch, acquire
-from ottla.replication.share.environment import (
+from ottla.replication.share.partition import Phase, SharePartition
+from ottla.replication.share.states import (
     ShareEnvironment,
     SharePartitionKey,
     ShareSettings,
 )
-from ottla.replication.share.partition import Phase, SharePartition
 from ottla.storage.indexes.transaction_index import AbortedTransaction
 from ottla.types import TopicPartition, Uuid
 from tests.coordinator.harness import VirtualClock

@@ -10,9 +10,9 @@ from ottla.errors import ErrorCode
 from ottla.metadata.resources import ConfigResourceType, ConfiguredResource
 from ottla.purgatory.work import MAX_STEPS, Worker
 from ottla.replication.replica_set import ReplicaSet
-from ottla.server.broker.coordinators import Coordinators
+from ottla.server.broker.coordinator_parts import Coordinators
 from ottla.server.broker.publisher import LOGS_AT_ONCE, LOGS_OF_THE_LOOP, MetadataPublisher
-from ottla.server.node.parts import NodePart, NodeParts
+from ottla.server.node.parts import NodeParts
 from ottla.storage.log.config import LogConfig
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import Uuid
@@ -331,15 +331,13 @@ def test_a_change_that_fails_stops_no_other_change() -> None:
     parts.metadata.log_config = lambda name: fail() if name == "u" else LogConfig()
     one = MetadataPublisher(parts, at_once)
     node_parts = NodeParts()
-    node_parts.add(NodePart("the partitions", metadata_changed=one.metadata_changed))
-    node_parts.add(NodePart("the quotas", metadata_changed=fail))
+    node_parts.add("the partitions", metadata_changed=one.metadata_changed)
+    node_parts.add("the quotas", metadata_changed=fail)
     node_parts.add(
-        NodePart(
-            "the clients' metrics",
-            metadata_changed=lambda delta, _: applied.extend(
-                resource.name for resource in delta.configs_changed
-            ),
-        )
+        "the clients' metrics",
+        metadata_changed=lambda delta, _: applied.extend(
+            resource.name for resource in delta.configs_changed
+        ),
     )
     u, v = topic("u", Uuid(b"u" * 16)), topic("v", Uuid(b"v" * 16))
     delta, image = change(

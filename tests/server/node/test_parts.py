@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from ottla.server.node.parts import NodePart, NodeParts
+from ottla.server.node.parts import NodeParts
 
 
 def three(calls: list[str]) -> NodeParts:
@@ -19,15 +19,13 @@ def three(calls: list[str]) -> NodeParts:
                 raise RuntimeError("a defect")
 
         parts.add(
-            NodePart(
-                name,
-                start=partial(calls.append, f"start {name}"),
-                metadata_changed=partial(called, "metadata"),
-                reconfigure=partial(called, "settings"),
-                close=partial(called, "close"),
-            )
+            name,
+            start=partial(calls.append, f"start {name}"),
+            metadata_changed=partial(called, "metadata"),
+            reconfigure=partial(called, "settings"),
+            close=partial(called, "close"),
         )
-    parts.add(NodePart("without anything"))
+    parts.add("without anything")
     return parts
 
 

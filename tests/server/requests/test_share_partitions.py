@@ -20,8 +20,8 @@ from ottla.records.builder import encode_batch
 from ottla.replication.share import acknowledging
 from ottla.replication.share.acknowledging import Acknowledgement
 from ottla.replication.share.acquiring import AcquireRequest, Fetched, FetchedBatch, acquire
-from ottla.replication.share.environment import SharePartitionKey
 from ottla.replication.share.session import MemberKey, ShareSession, TopicIdPartition
+from ottla.replication.share.states import SharePartitionKey
 from ottla.server.share.delayed_fetch import DelayedShareFetch, ShareFetchLimits
 from ottla.server.share.partitions import SharePartitions
 from ottla.types import TopicPartition, Uuid

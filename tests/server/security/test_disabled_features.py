@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla.errors import KafkaError
+from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.features import GROUP_VERSION, SHARE_VERSION, STREAMS_VERSION
 from ottla.protocol.api_keys import ApiKey, request_class
+from ottla.protocol.apis.describe_share_group_offsets import DescribeShareGroupOffsetsRequest
 from ottla.server.requests.api import served_apis
+from ottla.server.requests.refusals import refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,6 +55,11 @@ def request_of(key: int) -> Any:
     request: Any = request_class(key)()
     if hasattr(request, "group_id"):
         request.group_id = "g"
+    if hasattr(request, "group_ids"):
+        request.group_ids = ["g"]
+    if key == ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS:
+        group = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup
+        request.groups = [group(group_id="g", topics=None)]
     return request
 
 
@@ -60,11 +67,17 @@ def request_of(key: int) -> Any:
     ("feature", "key"), [(name, key) for name, keys in APIS.items() for key in keys]
 )
 def test_rights_come_after_the_feature(feature: str, key: int) -> None:
-    """As in Kafka: the handler answers UNSUPPORTED_VERSION to everyone."""
+    """As in Kafka: the answer to everyone is UNSUPPORTED_VERSION."""
     asked: list[object] = []
     levels = {**dict.fromkeys(APIS, 1), feature: 0}
     right = served_apis()[key].right
-    assert right(context(key, levels.__getitem__, asked), request_of(key)) is None
+    ctx, request = context(key, levels.__getitem__, asked), request_of(key)
+    try:
+        response = right(ctx, request).response  # type: ignore[union-attr]
+    except KafkaError as error:
+        response = refused(request, error, 1)
+    (refusal,) = getattr(response, "groups", [response])
+    assert refusal.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert asked == []
 
 

@@ -1,10 +1,13 @@
-"""Acquire records for a member: those that are available again, then those never delivered.
+"""Acquisition of records by a share fetch, and the archiving of those not delivered.
 
 The response names ranges of offsets with their number of deliveries. Records near the delivery
 limit are delivered in smaller numbers, the last time one alone, so that one bad record does not
 exhaust the deliveries of others.
 
-Kafka: SharePartition.{acquire, acquireNewBatchRecords, acquireSubsetBatchRecords}.
+Kafka: SharePartition.{acquire, acquireNewBatchRecords, acquireSubsetBatchRecords};
+SharePartition.{updateCacheAndOffsets, maybeArchiveStaleBatches, archiveRecords,
+filterAbortedTransactionalAcquiredRecords}; org.apache.kafka.common.record.internal.RecordBatch, as
+SharePartition uses it.
 """
 
 from __future__ import annotations

@@ -14,7 +14,10 @@ member has a record can move (`stalls` examines it):
 Kafka keeps states below the start, and offsets without a state in a window of its own; there an
 aborted transaction as long as the window stops the group, for instance (docs/reliability.md).
 
-Kafka: kafka.server.share.SharePartition. Its parts are `acquiring`, `acknowledging`, `archiving`.
+Kafka: kafka.server.share.SharePartition. Its parts are `acquiring`, `acknowledging`, `archiving`;
+the ConcurrentSkipListMap of SharePartition.cachedState;
+org.apache.kafka.server.share.metrics.SharePartitionMetrics, SharePartition.{maybeAcquireFetchLock,
+releaseFetchLock, recordFetchLockRatioMetric}.
 """
 
 from __future__ import annotations
@@ -43,7 +46,7 @@ if TYPE_CHECKING:
     from ottla.protocol.apis.read_share_group_state import ReadShareGroupStateResponse
     from ottla.protocol.apis.write_share_group_state import WriteShareGroupStateResponse
     from ottla.replication.partition import Partition
-    from ottla.replication.share.environment import (
+    from ottla.replication.share.states import (
         ShareEnvironment,
         SharePartitionKey,
         ShareSettings,

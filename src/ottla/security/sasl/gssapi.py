@@ -1,6 +1,7 @@
-"""GSSAPI: Kerberos' tokens, then the choice of a security layer, which is always "none".
+"""GSSAPI: Kerberos' tokens, the layer "none", and the rules from principals to names.
 
-Kafka: com.sun.security.sasl.gsskerb.{GssKrb5Server, GssKrb5Client}, of Java (RFC 4752).
+Kafka: com.sun.security.sasl.gsskerb.{GssKrb5Server, GssKrb5Client}, of Java (RFC 4752);
+org.apache.kafka.common.security.kerberos.{KerberosName, KerberosRule, KerberosShortNamer}.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ottla.replication.replica_set import ReplicaSet
     from ottla.security.authorizer import StandardAuthorizer
     from ottla.server.broker.broker_channel import BrokerChannel
-    from ottla.server.broker.coordinators import Coordinators
+    from ottla.server.broker.coordinator_parts import Coordinators
     from ottla.server.broker.directory_moves import DirectoryMoves
     from ottla.server.broker.log_cleaner import LogCleaner
     from ottla.server.broker.metadata import BrokerMetadata

@@ -1,13 +1,15 @@
-"""The coordinators of a broker, their settings, and what connects them to its other parts.
+"""The coordinators of a broker: their logs, settings, and how the other parts reach them.
 
-Kafka: BrokerServer, GroupCoordinatorConfig, TransactionCoordinator.apply.
+Kafka: BrokerServer, GroupCoordinatorConfig, TransactionCoordinator.apply;
+org.apache.kafka.coordinator.common.runtime.PartitionWriter, CoordinatorPartitionWriter; the parts
+of BrokerMetadataPublisher and KafkaApis.getCoordinator that name topics.
 """
 
 from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from ottla.coordinator.group.context import (
     ConsumerGroupConfig,
@@ -30,7 +32,6 @@ from ottla.purgatory.pending import Pending
 from ottla.records.batch import NO_SEQUENCE
 from ottla.records.validator import AppendOrigin
 from ottla.server.broker.broker_channel import BrokerChannel
-from ottla.server.broker.coordinators import Coordinators
 from ottla.server.broker.topic_auto_creation import (
     OFFSETS_TOPIC,
     SHARE_STATE_TOPIC,
@@ -42,10 +43,10 @@ from ottla.server.share.partitions import SharePartitions
 from ottla.server.share.persister import StatePersister
 from ottla.storage.log.append_info import FetchIsolation
 from ottla.storage.producers.append import TRANSACTION_VERSION_UNKNOWN, TransactionAppend
-from ottla.types import FileSlice, Uuid
+from ottla.types import FileSlice, TopicPartition, Uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
@@ -212,110 +213,66 @@ class GroupSettings(Generic[T]):
         return self._shared
 
 
+_INTERVALS: Final = {
+    kind: [
+        (
+            name,
+            f"{kind}.{name.replace('_', '.')}",
+            *(f"group_{kind}_{limit}{name}" for limit in ("min_", "", "max_")),
+        )
+        for name in ("session_timeout_ms", "heartbeat_interval_ms", "assignment_interval_ms")
+    ]
+    for kind in ("consumer", "streams", "share")
+}
+"""By kind of group: an interval, its setting of groups, and the broker's least, usual, greatest."""
+
+
+def _within(text: str | None, low: int, value: int, high: int) -> int:
+    return value if text is None else max(low, min(int(text), high))
+
+
+def _intervals(config: BrokerConfig, own: Mapping[str, str], kind: str) -> dict[str, Any]:
+    """Return a group's intervals: its own within limits, or else the broker's."""
+    return {
+        name: _within(own.get(key), *(getattr(config, setting) for setting in settings))
+        for name, key, *settings in _INTERVALS[kind]
+    }
+
+
 def consumer_group_config(config: BrokerConfig, own: Mapping[str, str]) -> ConsumerGroupConfig:
-    """Return the settings of a consumer group: its own within limits, or else the broker's."""
-
-    def bounded(name: str, low: int, value: int, high: int) -> int:
-        """Return the group's setting within the broker's limits."""
-        text = own.get(f"consumer.{name}")
-        return value if text is None else max(low, min(int(text), high))
-
+    """Return the settings of a consumer group."""
     return ConsumerGroupConfig(
         assignors=tuple(config.group_consumer_assignors),
         max_size=config.group_consumer_max_size,
-        session_timeout_ms=bounded(
-            "session.timeout.ms",
-            config.group_consumer_min_session_timeout_ms,
-            config.group_consumer_session_timeout_ms,
-            config.group_consumer_max_session_timeout_ms,
-        ),
-        heartbeat_interval_ms=bounded(
-            "heartbeat.interval.ms",
-            config.group_consumer_min_heartbeat_interval_ms,
-            config.group_consumer_heartbeat_interval_ms,
-            config.group_consumer_max_heartbeat_interval_ms,
-        ),
-        assignment_interval_ms=bounded(
-            "assignment.interval.ms",
-            config.group_consumer_min_assignment_interval_ms,
-            config.group_consumer_assignment_interval_ms,
-            config.group_consumer_max_assignment_interval_ms,
-        ),
         regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
+        **_intervals(config, own, "consumer"),
     )
 
 
 def streams_group_config(config: BrokerConfig, own: Mapping[str, str]) -> StreamsGroupConfig:
-    """Return the settings of a streams group: its own within limits, or else the broker's."""
-
-    def bounded(name: str, low: int, value: int, high: int) -> int:
-        text = own.get(f"streams.{name}")
-        return value if text is None else max(low, min(int(text), high))
-
+    """Return the settings of a streams group."""
+    delay, standby = "streams.initial.rebalance.delay.ms", "streams.num.standby.replicas"
     return StreamsGroupConfig(
         max_size=config.group_streams_max_size,
-        session_timeout_ms=bounded(
-            "session.timeout.ms",
-            config.group_streams_min_session_timeout_ms,
-            config.group_streams_session_timeout_ms,
-            config.group_streams_max_session_timeout_ms,
+        initial_rebalance_delay_ms=_within(
+            own.get(delay), 0, config.group_streams_initial_rebalance_delay_ms, MAX_INT
         ),
-        heartbeat_interval_ms=bounded(
-            "heartbeat.interval.ms",
-            config.group_streams_min_heartbeat_interval_ms,
-            config.group_streams_heartbeat_interval_ms,
-            config.group_streams_max_heartbeat_interval_ms,
-        ),
-        assignment_interval_ms=bounded(
-            "assignment.interval.ms",
-            config.group_streams_min_assignment_interval_ms,
-            config.group_streams_assignment_interval_ms,
-            config.group_streams_max_assignment_interval_ms,
-        ),
-        initial_rebalance_delay_ms=bounded(
-            "initial.rebalance.delay.ms",
-            0,
-            config.group_streams_initial_rebalance_delay_ms,
-            MAX_INT,
-        ),
-        standby_replicas=bounded(
-            "num.standby.replicas",
+        standby_replicas=_within(
+            own.get(standby),
             0,
             config.group_streams_num_standby_replicas,
             config.group_streams_max_standby_replicas,
         ),
+        **_intervals(config, own, "streams"),
     )
 
 
 def share_group_config(config: BrokerConfig, own: Mapping[str, str]) -> ShareGroupConfig:
-    """Return the settings of a share group: its own within limits, or else the broker's."""
-
-    def bounded(name: str, low: int, value: int, high: int) -> int:
-        """Return the group's setting within the broker's limits."""
-        text = own.get(f"share.{name}")
-        return value if text is None else max(low, min(int(text), high))
-
+    """Return the settings of a share group."""
     return ShareGroupConfig(
         max_size=config.group_share_max_size,
-        session_timeout_ms=bounded(
-            "session.timeout.ms",
-            config.group_share_min_session_timeout_ms,
-            config.group_share_session_timeout_ms,
-            config.group_share_max_session_timeout_ms,
-        ),
-        heartbeat_interval_ms=bounded(
-            "heartbeat.interval.ms",
-            config.group_share_min_heartbeat_interval_ms,
-            config.group_share_heartbeat_interval_ms,
-            config.group_share_max_heartbeat_interval_ms,
-        ),
-        assignment_interval_ms=bounded(
-            "assignment.interval.ms",
-            config.group_share_min_assignment_interval_ms,
-            config.group_share_assignment_interval_ms,
-            config.group_share_max_assignment_interval_ms,
-        ),
         initialize_retry_interval_ms=config.group_share_initialize_retry_interval_ms,
+        **_intervals(config, own, "share"),
     )
 
 
@@ -460,3 +417,111 @@ def log_fault(error: Exception) -> None:
         return
     text = "coordinator fault: a group's request failed; report this traceback as a bug of Ottla"
     log.error(text, exc_info=error, extra={"event": "coordinator.fault"})
+
+
+GROUP_KEY: Final = 0
+TRANSACTION_KEY: Final = 1
+SHARE_KEY: Final = 2
+KEY_TYPES: Final = {
+    GROUP_KEY: OFFSETS_TOPIC,
+    TRANSACTION_KEY: TRANSACTION_STATE_TOPIC,
+    SHARE_KEY: SHARE_STATE_TOPIC,
+}
+"""The topics by FindCoordinator's key types."""
+
+
+class Coordinator(Protocol):
+    """What the registry needs of a coordinator; partitions are those of its internal topic."""
+
+    def partition_for(self, key: str) -> int:
+        """Return the partition that owns a group, a transactional id or a share partition."""
+
+    def on_elected(self, partition: int, leader_epoch: int) -> None:
+        """Load a partition of which this node became the leader."""
+
+    def on_resigned(self, partition: int, leader_epoch: int | None = None) -> None:
+        """Unload a partition that another node leads, or that was deleted (without an epoch)."""
+
+    def on_high_watermark(self, partition: int, offset: int) -> None:
+        """Complete operations up to a committed offset."""
+
+    def on_topics_deleted(self, topics: Iterable[tuple[str, Uuid]]) -> None:
+        """Forget what belongs to deleted topics, given by name and id."""
+
+    def on_topics_changed(self, names: Iterable[str]) -> None:
+        """Apply that topics are new, deleted, or have other partitions or racks."""
+
+    def close(self) -> None:
+        """Unload all partitions; pending responses fail with NOT_COORDINATOR."""
+
+
+class FoundCoordinator(NamedTuple):
+    """The coordinator of a key type and its topic."""
+
+    topic: str
+    coordinator: Coordinator
+
+
+class Coordinators:
+    """Passes events of partitions of internal topics on to their coordinators."""
+
+    def __init__(self, by_topic: Mapping[str, Coordinator]) -> None:
+        self._by_topic = dict(by_topic)
+
+    def of_key_type(self, key_type: int) -> FoundCoordinator | None:
+        """Return the coordinator for FindCoordinator's key type; None for one not served."""
+        topic = KEY_TYPES.get(key_type)
+        coordinator = None if topic is None else self._by_topic.get(topic)
+        if topic is None or coordinator is None:
+            return None
+        return FoundCoordinator(topic, coordinator)
+
+    def partition_of_group(self, group_id: str) -> TopicPartition:
+        """Return the partition that holds a group's offsets."""
+        topic = KEY_TYPES[GROUP_KEY]
+        return TopicPartition(topic, self._by_topic[topic].partition_for(group_id))
+
+    def partition_of_transaction(self, transactional_id: str) -> TopicPartition:
+        """Return the partition that holds the state of a transactional id."""
+        topic = KEY_TYPES[TRANSACTION_KEY]
+        return TopicPartition(topic, self._by_topic[topic].partition_for(transactional_id))
+
+    def commit_listener(self, topic: str) -> Callable[[Partition], None] | None:
+        """Return the listener of a partition's high watermark; None for users' topics."""
+        coordinator = self._by_topic.get(topic)
+        if coordinator is None:
+            return None
+        committed = coordinator.on_high_watermark
+        return lambda partition: committed(
+            partition.topic_partition.partition, partition.log.high_watermark
+        )
+
+    def elected(self, partition: Partition) -> None:
+        """Load the shard of a partition that this node leads."""
+        topic, index = partition.topic_partition
+        coordinator = self._by_topic.get(topic)
+        if coordinator is not None:
+            coordinator.on_elected(index, partition.leader_epoch)
+
+    def resigned(self, topic: str, index: int, leader_epoch: int | None = None) -> None:
+        """Unload the shard of a partition led elsewhere since leader_epoch, or removed."""
+        coordinator = self._by_topic.get(topic)
+        if coordinator is not None:
+            coordinator.on_resigned(index, leader_epoch)
+
+    def topic_deleted(self, name: str, topic_id: Uuid) -> None:
+        """Notify the other coordinators of a deleted topic; its own shards end with their logs."""
+        for topic, coordinator in self._by_topic.items():
+            if topic != name:
+                coordinator.on_topics_deleted([(name, topic_id)])
+
+    def topics_changed(self, names: Iterable[str]) -> None:
+        """Notify the coordinators of topics that are new, deleted, or have other partitions."""
+        changed = tuple(names)
+        for coordinator in self._by_topic.values():
+            coordinator.on_topics_changed(changed)
+
+    def close(self) -> None:
+        """Unload all shards."""
+        for coordinator in self._by_topic.values():
+            coordinator.close()

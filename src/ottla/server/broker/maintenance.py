@@ -1,4 +1,4 @@
-"""Periodic tasks of a broker: retention, expiry, flushes, checkpoints, removal of files.
+"""Periodic tasks of a broker (retention, expiry, flushes, checkpoints), and its disks' space.
 
 Kafka: the scheduled tasks of kafka.log.LogManager and kafka.server.ReplicaManager.
 """

@@ -1,6 +1,7 @@
-"""The broker's view of the committed metadata: topics, brokers, and settings in force.
+"""The metadata as a broker uses them, and the log lines of their changes.
 
-Kafka: KRaftMetadataCache, ConfigRepository, DynamicBrokerConfig.
+Kafka: KRaftMetadataCache, ConfigRepository, DynamicBrokerConfig; the lines of
+ReplicationControlManager, ClusterControlManager, ConfigurationControlManager.
 """
 
 from __future__ import annotations

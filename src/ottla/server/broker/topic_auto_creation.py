@@ -1,6 +1,9 @@
-"""Creates topics on first use: those that clients name, and internal ones.
+"""The topics that brokers create: on request, for coordinators, for streams applications.
 
-Kafka: kafka.server.AutoTopicCreationManager.
+Kafka: kafka.server.AutoTopicCreationManager; AutoTopicCreationManager.{createStreamsInternalTopics,
+getStreamsInternalTopicCreationErrors} (KIP-1071); org.apache.kafka.common.internals.Topic,
+GroupCoordinatorService.groupMetadataTopicConfigs,
+TransactionCoordinator.transactionStateTopicConfigs, ShareCoordinatorService.
 """
 
 from __future__ import annotations

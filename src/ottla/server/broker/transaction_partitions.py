@@ -1,6 +1,7 @@
-"""Answers AddPartitionsToTxn: of clients, and of brokers on behalf of their producers.
+"""What transactions need of a broker: partitions added to them, and producer ids.
 
-Kafka: KafkaApis.handleAddPartitionsToTxnRequest.
+Kafka: KafkaApis.handleAddPartitionsToTxnRequest;
+org.apache.kafka.coordinator.transaction.RPCProducerIdManager.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The controller of a node: its member of the quorum, and the controller shard.
 
-Kafka: kafka.server.ControllerServer, SharedServer.
-
 Sans-IO: time, randomness, disk and workers are arguments.
+
+Kafka: kafka.server.ControllerServer, SharedServer;
+org.apache.kafka.raft.KafkaRaftClient.initialize, KRaftControlRecordStateMachine.
 """
 
 from __future__ import annotations

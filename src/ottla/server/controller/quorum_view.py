@@ -1,6 +1,7 @@
-"""The quorum as this node's member knows it, and the response to DescribeQuorum.
+"""The quorum as this node knows it, and the requests that its member serves.
 
-Kafka: org.apache.kafka.raft.KafkaRaftClient.handleDescribeQuorumRequest.
+Kafka: org.apache.kafka.raft.KafkaRaftClient.handleDescribeQuorumRequest;
+ControllerApis.handleRaftRequest.
 """
 
 from __future__ import annotations

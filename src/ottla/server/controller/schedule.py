@@ -1,4 +1,4 @@
-"""Periodic tasks of the active controller: expired sessions and tokens, elections, NoOp records.
+"""Work of the active controller by the clock, and the detection of ended brokers.
 
 Kafka: the tasks of org.apache.kafka.controller.PeriodicTaskControlManager.
 """

@@ -1,6 +1,7 @@
-"""DescribeAcls, CreateAcls, DeleteAcls.
+"""DescribeAcls, CreateAcls, DeleteAcls; descriptions are encoded while they are built.
 
-Kafka: org.apache.kafka.server.AclApis.
+Kafka: org.apache.kafka.server.AclApis; org.apache.kafka.server.AclApis; each of its requests
+occupies a thread.
 """
 
 from __future__ import annotations

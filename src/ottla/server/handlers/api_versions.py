@@ -1,6 +1,7 @@
-"""ApiVersions: the served APIs and the finalised features.
+"""ApiVersions, and the SASL requests on a listener without SASL.
 
-Kafka: KafkaApis.handleApiVersionsRequest, ApiVersionManager (KIP-511, KIP-584).
+Kafka: KafkaApis.handleApiVersionsRequest, ApiVersionManager (KIP-511, KIP-584);
+KafkaApis.handleSaslHandshakeRequest. On a SASL listener authentication precedes dispatch.
 """
 
 from __future__ import annotations

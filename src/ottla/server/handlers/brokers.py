@@ -1,6 +1,10 @@
-"""DescribeCluster and DescribeQuorum.
+"""The APIs of nodes: cluster, registrations, features, the quorum and its members.
 
-Kafka: KafkaApis.handleDescribeCluster (KIP-700, KIP-919), ControllerApis.
+Kafka: KafkaApis.handleDescribeCluster (KIP-700, KIP-919), ControllerApis;
+ControllerApis.handleUpdateFeatures (KIP-584, KIP-778); ControllerApis.handleBrokerRegistration,
+handleBrokerHeartBeatRequest and others; KafkaApis.forwardToController,
+ControllerApis.{handleAddRaftVoter, handleRemoveRaftVoter, handleUnregisterBroker} (KIP-853);
+ControllerApis.handleVote and others, KafkaRaftClient (KIP-595, KIP-630).
 """
 
 from __future__ import annotations

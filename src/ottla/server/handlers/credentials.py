@@ -1,6 +1,7 @@
-"""SCRAM credentials of users: described without the secrets, and altered.
+"""The APIs of SCRAM credentials and of delegation tokens.
 
-Kafka: KafkaApis.handleDescribeUserScramCredentialsRequest, ControllerApis (KIP-554).
+Kafka: KafkaApis.handleDescribeUserScramCredentialsRequest, ControllerApis (KIP-554); the token
+requests of kafka.server.{KafkaApis, ControllerApis} (KIP-48, KIP-373).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The APIs of classic groups and FindCoordinator.
+"""The APIs of classic groups, FindCoordinator and committed offsets.
 
-Kafka: KafkaApis.handleJoinGroupRequest and others; the decisions are in
-coordinator.group.
+Kafka: KafkaApis.handleJoinGroupRequest and others; the decisions are in coordinator.group;
+KafkaApis.handleOffsetCommitRequest and others; the decisions are in coordinator.group.offsets.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ottla.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchResp
 from ottla.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.protocol.apis.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from ottla.security.acl import CLUSTER_NAME, Operation, ResourceType
-from ottla.server.broker.coordinators import KEY_TYPES, SHARE_KEY
+from ottla.server.broker.coordinator_parts import KEY_TYPES, SHARE_KEY
 from ottla.server.requests.api import handles
 from ottla.server.requests.refusals import refused_without_text, result_maker
 from ottla.server.requests.rights import (
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ottla.purgatory.pending import Pending
-    from ottla.server.broker.coordinators import FoundCoordinator
+    from ottla.server.broker.coordinator_parts import FoundCoordinator
     from ottla.server.requests.context import Context
     from ottla.server.requests.rights import Decision
     from ottla.types import Node

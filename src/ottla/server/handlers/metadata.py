@@ -1,6 +1,8 @@
 """Metadata: brokers, topics, leaders.
 
-Kafka: KafkaApis.handleTopicMetadataRequest, KRaftMetadataCache.
+Kafka: KafkaApis.handleTopicMetadataRequest, KRaftMetadataCache;
+KafkaApis.handleTopicMetadataRequest, KRaftMetadataCache.getTopicMetadata;
+org.apache.kafka.metadata.KRaftMetadataCache.
 """
 
 from __future__ import annotations

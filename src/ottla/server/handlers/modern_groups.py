@@ -1,7 +1,9 @@
-"""ShareGroupHeartbeat and ShareGroupDescribe.
+"""Heartbeats and descriptions of consumer, share and streams groups.
 
 Kafka: KafkaApis.{handleShareGroupHeartbeat, handleShareGroupDescribe}; the decisions are in
-coordinator.group.share.
+coordinator.group.share; KafkaApis.{handleConsumerGroupHeartbeat, handleConsumerGroupDescribe}; the
+decisions are in coordinator.group.consumer; KafkaApis.{handleStreamsGroupHeartbeat,
+handleStreamsGroupDescribe}; the decisions are in coordinator.group.streams.
 """
 
 from __future__ import annotations
@@ -9,11 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from ottla.controller.topics import is_topic_name
-from ottla.coordinator.group.consumer.kind import undescribed as undescribed_consumer_group
 from ottla.coordinator.group.context import RequestContext
-from ottla.coordinator.group.share.kind import undescribed
 from ottla.coordinator.group.streams.configuration import Status
-from ottla.coordinator.group.streams.kind import undescribed as undescribed_streams_group
 from ottla.coordinator.group.streams.requests import refused
 from ottla.errors import ErrorCode
 from ottla.metadata.features import SHARE_VERSION
@@ -96,19 +95,10 @@ def share_group_heartbeat(
     ctx: Context, request: ShareGroupHeartbeatRequest
 ) -> Pending[ShareGroupHeartbeatResponse]:
     """Join, stay in, change or leave a share group."""
-    if not is_enabled(ctx):
-        return _refused(ErrorCode.UNSUPPORTED_VERSION)
     if not is_member_id(request.member_id):
-        return _refused(ErrorCode.INVALID_REQUEST)
-    context = RequestContext(ctx.client_id, ctx.client_host, ctx.api_version)
-    return ctx.broker.groups.share.heartbeat(request, context)
-
-
-def _refused(code: ErrorCode) -> Pending[ShareGroupHeartbeatResponse]:
-    """Return a refusal without a text, as Kafka's."""
-    return Pending.of(
-        ShareGroupHeartbeatResponse(error_code=code, member_epoch=0, heartbeat_interval_ms=0)
-    )
+        code = ErrorCode.INVALID_REQUEST
+        return Pending.of(refused_without_text(request, code, ctx.api_version))
+    return ctx.broker.groups.share.heartbeat(request, _context(ctx))
 
 
 @handles(
@@ -120,12 +110,7 @@ def share_group_describe(
     ctx: Context, request: ShareGroupDescribeRequest
 ) -> Pending[ShareGroupDescribeResponse]:
     """Describe the states, members and assignments of share groups."""
-    if not is_enabled(ctx):
-        code = ErrorCode.UNSUPPORTED_VERSION
-        groups = [undescribed(name, code) for name in request.group_ids]
-        return Pending.of(ShareGroupDescribeResponse(groups=groups))
-    context = RequestContext(ctx.client_id, ctx.client_host, ctx.api_version)
-    answer = ctx.broker.groups.share.describe(request, context)
+    answer = ctx.broker.groups.share.describe(request, _context(ctx))
     return with_group_operations(ctx, request, answer)
 
 
@@ -162,14 +147,6 @@ def consumer_group_heartbeat(
     ctx: Context, request: ConsumerGroupHeartbeatRequest
 ) -> Pending[ConsumerGroupHeartbeatResponse]:
     """Join, stay in, change or leave a consumer group."""
-    if not has_consumer_groups(ctx):
-        return Pending.of(
-            ConsumerGroupHeartbeatResponse(
-                error_code=ErrorCode.UNSUPPORTED_VERSION,
-                member_epoch=0,
-                heartbeat_interval_ms=0,
-            )
-        )
     return ctx.broker.groups.consumer_group_heartbeat(request, group_context(ctx))
 
 
@@ -182,10 +159,6 @@ def consumer_group_describe(
     ctx: Context, request: ConsumerGroupDescribeRequest
 ) -> Pending[ConsumerGroupDescribeResponse]:
     """Describe the states, members and assignments of consumer groups."""
-    if not has_consumer_groups(ctx):
-        code = ErrorCode.UNSUPPORTED_VERSION
-        groups = [undescribed_consumer_group(name, code) for name in request.group_ids]
-        return Pending.of(ConsumerGroupDescribeResponse(groups=groups))
     answer = ctx.broker.groups.consumer_group_describe(request, group_context(ctx))
     return with_group_operations(ctx, request, answer)
 
@@ -226,8 +199,6 @@ def streams_group_heartbeat(
     ctx: Context, request: StreamsGroupHeartbeatRequest
 ) -> Pending[StreamsGroupHeartbeatResponse]:
     """Join, stay in, change or leave a streams group; missing internal topics are created."""
-    if not has_streams_groups(ctx):
-        return Pending.of(refused(ErrorCode.UNSUPPORTED_VERSION))
     problem = _problem_of_names(_topology_topics(request.topology))
     if problem is not None:
         return Pending.of(refused(ErrorCode.STREAMS_INVALID_TOPOLOGY, problem))
@@ -293,9 +264,5 @@ def streams_group_describe(
     ctx: Context, request: StreamsGroupDescribeRequest
 ) -> Pending[StreamsGroupDescribeResponse]:
     """Describe the states, topologies, members and tasks of streams groups."""
-    if not has_streams_groups(ctx):
-        code = ErrorCode.UNSUPPORTED_VERSION
-        groups = [undescribed_streams_group(name, code) for name in request.group_ids]
-        return Pending.of(StreamsGroupDescribeResponse(groups=groups))
     answer = ctx.broker.groups.streams.describe(request)
     return with_group_operations(ctx, request, answer)

@@ -1,6 +1,7 @@
-"""DescribeClientQuotas and AlterClientQuotas (KIP-546).
+"""The APIs of client quotas, and the selection of stored quotas by a filter (KIP-546).
 
-Kafka: KafkaApis.handleDescribeClientQuotasRequest, ControllerApis.handleAlterClientQuotas.
+Kafka: KafkaApis.handleDescribeClientQuotasRequest, ControllerApis.handleAlterClientQuotas;
+org.apache.kafka.image.ClientQuotasImage.describe.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""Leaders and replicas of partitions: elections, reassignments, in-sync sets, directories.
+"""The APIs of leaders and replicas (elections, reassignments, in-sync sets) and log directories.
 
 The controller decides all of them: controller.partitions. AlterPartition and AssignReplicasToDirs
 come from brokers, on the controller's listener.
 
-Kafka: ControllerApis.handleAlterPartitionRequest and others.
+Kafka: ControllerApis.handleAlterPartitionRequest and others;
+KafkaApis.{handleDescribeLogDirsRequest, handleAlterReplicaLogDirsRequest},
+ReplicaManager.{describeLogDirs, alterReplicaLogDirs}.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
-"""CreateTopics, DeleteTopics and CreatePartitions.
+"""CreateTopics, DeleteTopics, CreatePartitions, DescribeTopicPartitions and DeleteRecords.
 
-Kafka: ControllerApis.createTopics and others; the decisions are in controller.topics.
+Kafka: ControllerApis.createTopics and others; the decisions are in controller.topics;
+kafka.server.handlers.DescribeTopicPartitionsRequestHandler (KIP-966);
+KafkaApis.handleDeleteRecordsRequest, ReplicaManager.deleteRecords,
+kafka.server.DelayedDeleteRecords.
 """
 
 from __future__ import annotations

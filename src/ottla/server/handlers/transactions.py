@@ -1,7 +1,8 @@
-"""The APIs of transactional producers, and the markers that coordinators send each other.
+"""The APIs of transactional producers, markers between coordinators, and DescribeProducers.
 
 Kafka: KafkaApis.handleInitProducerIdRequest and others; the decisions are in
-coordinator.transaction.
+coordinator.transaction; KafkaApis.handleDescribeProducersRequest, UnifiedLog.activeProducers
+(KIP-664).
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""The pages of a node: /metrics and the probes.
+"""The pages of a node, /metrics and the probes, and the state that they show.
 
 `/livez` reports whether the loop answers, `/readyz` whether the node serves clients, `/startupz`
 whether the start is complete, with the progress of recovery. A node in recovery is alive: a restart
 would begin the recovery again.
 
-Kafka: none; Kubernetes users probe its port, which is closed while it recovers.
+Kafka: none; Kubernetes users probe its port, which is closed while it recovers;
+org.apache.kafka.metadata.BrokerState; LogManager's remainingLogsToRecover.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rate limit of log lines: a client's line of a kind once a second, a node's 1,000 times.
+"""Limits of log lines: their number, and the length of their texts.
 
 Lines of the node below INFO are all written.
 

@@ -1,6 +1,7 @@
-"""Structured log lines, one for each event: key=value or JSON.
+"""The formats of log lines, and the levels of loggers.
 
-Kafka: the log4j2 configuration of its scripts.
+Kafka: the log4j2 configuration of its scripts; org.apache.kafka.server.logger.LoggingController,
+ConfigAdminManager's part for loggers.
 """
 
 from __future__ import annotations

@@ -42,15 +42,14 @@ _APPLIED = gauge(
     *_CONTROLLER, "LastAppliedRecordOffset", "Offset of the last metadata record applied."
 )
 
+_STATS = ("kafka.controller", "ControllerStats")
 _UNCLEAN = meter(
-    "kafka.controller",
-    "ControllerStats",
+    *_STATS,
     "UncleanLeaderElectionsPerSec",
     "Leaders elected that were neither in sync nor eligible.",
 )
 _ELIGIBLE = meter(
-    "kafka.controller",
-    "ControllerStats",
+    *_STATS,
     "ElectionFromEligibleLeaderReplicasPerSec",
     "Leaders elected that were eligible but not in sync.",
 )

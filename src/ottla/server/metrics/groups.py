@@ -1,11 +1,15 @@
-"""Metrics of consumer groups: committed offsets, lag in records and lag in time.
+"""Metrics of groups (offsets, lag), of their events, and of coordinators and transactions.
 
 Apache Kafka has no such metrics; separate exporters request the offsets over the network. Here the
 offsets are in memory. The lag in time is the age of the first record that the group has not
 consumed. Its batch header is read once for each committed offset, and each read ends a slice: it
 may wait for the disk. Within a batch the time is interpolated.
 
-Kafka: GroupMetadataManager's gauges; kafka_exporter and kafka-lag-exporter for the lag.
+Kafka: GroupMetadataManager's gauges; kafka_exporter and kafka-lag-exporter for the lag;
+TransactionMarkerChannelManager, AddPartitionsToTxnManager, ReplicaManager;
+org.apache.kafka.coordinator.group.metrics.GroupCoordinatorMetrics; CoordinatorRuntimeMetricsImpl,
+ShareCoordinatorMetrics. Those of its threads, of their queue and of the buffers of its batches have
+no counterpart: the loop runs each operation at once.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """All metrics of a node, gathered on its loop a few series at a time.
 
-Kafka: the MBeans of a broker and a controller.
+Kafka: the MBeans of a broker and a controller; the plugin metrics of
+org.apache.kafka.metadata.authorizer.StandardAuthorizer; the metrics of LogCleaner and
+LogCleanerManager.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""Metrics of this node's topics and partitions: some milliseconds for ten thousand partitions.
+"""Metrics of partitions, topics and replicas, and of share groups at the leaders.
 
 Label texts are built when the set of partitions changes, values that depend only on metadata when
 metadata change, and all others in one comprehension for each family. Messages and bytes are counted
 by the partitions, where clients and coordinators append; copies by followers do not count.
 
 Kafka: kafka.cluster.Partition, UnifiedLog, ReplicaManager and BrokerTopicMetrics; and what
-kafka_exporter reports about topics.
+kafka_exporter reports about topics; org.apache.kafka.server.share.metrics.{ShareGroupMetrics,
+SharePartitionMetrics}, org.apache.kafka.server.share.session.ShareSessionCache.
 """
 
 from __future__ import annotations
@@ -115,23 +116,18 @@ _READ_END = attrgetter("log_end_offset")
 _READ_WATERMARK = attrgetter("high_watermark")
 _READ_STABLE = attrgetter("last_stable_offset")
 
-_SIZE = gauge("kafka.log", "Log", "Size", "Bytes of the partition's log.")
-_START = gauge("kafka.log", "Log", "LogStartOffset", "First offset that can be read.")
-_END = gauge("kafka.log", "Log", "LogEndOffset", "Offset after the last record.")
-_STABLE_LAG = gauge(
-    "kafka.cluster", "Partition", "LastStableOffsetLag", "High watermark less last stable offset."
-)
-_UNDER_REPLICATED = gauge(
-    "kafka.cluster", "Partition", "UnderReplicated", "1 while a replica is out of sync."
-)
-_UNDER_MIN_ISR = gauge(
-    "kafka.cluster", "Partition", "UnderMinIsr", "1 with fewer in sync than min.insync.replicas."
-)
-_AT_MIN_ISR = gauge(
-    "kafka.cluster", "Partition", "AtMinIsr", "1 with just min.insync.replicas in sync."
-)
-_REPLICAS = gauge("kafka.cluster", "Partition", "ReplicasCount", "Replicas of the partition.")
-_IN_SYNC = gauge("kafka.cluster", "Partition", "InSyncReplicasCount", "Replicas in sync.")
+_LOG = ("kafka.log", "Log")
+_CLUSTER = ("kafka.cluster", "Partition")
+_MANAGER = ("kafka.server", "ReplicaManager")
+_SIZE = gauge(*_LOG, "Size", "Bytes of the partition's log.")
+_START = gauge(*_LOG, "LogStartOffset", "First offset that can be read.")
+_END = gauge(*_LOG, "LogEndOffset", "Offset after the last record.")
+_STABLE_LAG = gauge(*_CLUSTER, "LastStableOffsetLag", "High watermark less last stable offset.")
+_UNDER_REPLICATED = gauge(*_CLUSTER, "UnderReplicated", "1 while a replica is out of sync.")
+_UNDER_MIN_ISR = gauge(*_CLUSTER, "UnderMinIsr", "1 with fewer in sync than min.insync.replicas.")
+_AT_MIN_ISR = gauge(*_CLUSTER, "AtMinIsr", "1 with just min.insync.replicas in sync.")
+_REPLICAS = gauge(*_CLUSTER, "ReplicasCount", "Replicas of the partition.")
+_IN_SYNC = gauge(*_CLUSTER, "InSyncReplicasCount", "Replicas in sync.")
 
 _TOPIC_PARTITIONS = own("kafka_topic_partitions", "Partitions of the topic that this node leads.")
 _CURRENT_OFFSET = own("kafka_topic_partition_current_offset", "High watermark.")
@@ -146,23 +142,15 @@ _TOPIC_UNDER_REPLICATED = own(
     "kafka_topic_partition_under_replicated_partition", "1 while a replica is out of sync."
 )
 
-_LEADER_COUNT = gauge("kafka.server", "ReplicaManager", "LeaderCount", "Partitions led here.")
-_PARTITION_COUNT = gauge("kafka.server", "ReplicaManager", "PartitionCount", "Partitions here.")
-_OFFLINE_REPLICAS = gauge(
-    "kafka.server", "ReplicaManager", "OfflineReplicaCount", "Replicas whose disk failed."
-)
+_LEADER_COUNT = gauge(*_MANAGER, "LeaderCount", "Partitions led here.")
+_PARTITION_COUNT = gauge(*_MANAGER, "PartitionCount", "Partitions here.")
+_OFFLINE_REPLICAS = gauge(*_MANAGER, "OfflineReplicaCount", "Replicas whose disk failed.")
 _UNDER_REPLICATED_COUNT = gauge(
-    "kafka.server", "ReplicaManager", "UnderReplicatedPartitions", "Led here, a replica behind."
+    *_MANAGER, "UnderReplicatedPartitions", "Led here, a replica behind."
 )
-_UNDER_MIN_ISR_COUNT = gauge(
-    "kafka.server", "ReplicaManager", "UnderMinIsrPartitionCount", "Led here, too few in sync."
-)
-_AT_MIN_ISR_COUNT = gauge(
-    "kafka.server", "ReplicaManager", "AtMinIsrPartitionCount", "Led here, just enough in sync."
-)
-_REASSIGNING_COUNT = gauge(
-    "kafka.server", "ReplicaManager", "ReassigningPartitions", "Led here, being reassigned."
-)
+_UNDER_MIN_ISR_COUNT = gauge(*_MANAGER, "UnderMinIsrPartitionCount", "Led here, too few in sync.")
+_AT_MIN_ISR_COUNT = gauge(*_MANAGER, "AtMinIsrPartitionCount", "Led here, just enough in sync.")
+_REASSIGNING_COUNT = gauge(*_MANAGER, "ReassigningPartitions", "Led here, being reassigned.")
 
 
 class Traffic(NamedTuple):

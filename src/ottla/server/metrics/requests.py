@@ -1,11 +1,11 @@
-"""Metrics of requests by API: times, counts and errors, as the node's dispatchers record them.
+"""Metrics of requests by API (times, counts, errors), and of the quotas on clients.
 
 Without the metrics endpoint nothing is recorded. With it, a request costs two reads of a clock and
 one append to a list (`server/requests/dispatch.py`); four times a second the lists are moved into
 distributions. There are no queues between threads, so queue times are zero. Decoding is not timed.
 
-Kafka: kafka.network.RequestMetrics, RequestChannel.updateRequestMetrics. Hot path:
-benchmarks/metrics.py.
+Kafka: kafka.network.RequestMetrics, RequestChannel.updateRequestMetrics; ClientQuotaManager,
+kafka.server:type={Produce,Fetch,Request},user=…,client-id=…. Hot path: benchmarks/metrics.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Makes log directories ready for their first start.
 
-Kafka: org.apache.kafka.metadata.storage.Formatter, MetaPropertiesEnsemble.
+Kafka: org.apache.kafka.metadata.storage.Formatter, MetaPropertiesEnsemble;
+org.apache.kafka.common.test.KafkaClusterTestKit.formatNode.
 """
 
 from __future__ import annotations

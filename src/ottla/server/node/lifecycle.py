@@ -1,6 +1,8 @@
-"""A broker's state in the controller: registration, heartbeats, fencing.
+"""A node's states in the controller: registrations, heartbeats, fencing, leaving.
 
-Kafka: kafka.server.BrokerLifecycleManager.
+Kafka: kafka.server.BrokerLifecycleManager; BrokerServer.shutdown, BrokerLifecycleManager
+(PENDING_CONTROLLED_SHUTDOWN). Kafka waits for five minutes, even without a quorum;
+kafka.server.ControllerRegistrationManager.
 """
 
 from __future__ import annotations

@@ -1,11 +1,15 @@
-"""Plug-in classes that check logins: `sasl.server.callback.handler.class`, one for a mechanism.
+"""How listeners check logins: settings, plug-in classes, tokens and their keys.
 
 Those of `sasl.oauthbearer.jwt.validator.class` check tokens in the same way.
 
 PLAIN calls `authenticate(user, password)`, SCRAM `credential(user, mechanism)`, OAUTHBEARER
 `validate(token)`. An exception, or a result of another type, refuses the login.
 
-Kafka: org.apache.kafka.common.security.auth.AuthenticateCallbackHandler.
+Kafka: org.apache.kafka.common.security.auth.AuthenticateCallbackHandler;
+org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler, which accepts
+unsigned tokens where no keys are configured; here the node does not start;
+org.apache.kafka.common.network.ChannelBuilders, .security.JaasContext;
+org.apache.kafka.common.security.oauthbearer.internals.OAuthBearerRefreshingLogin.
 """
 
 from __future__ import annotations

@@ -50,7 +50,6 @@ from ottla.server.controller.quorum_view import QuorumRequests
 from ottla.server.controller.schedule import FailureDetection
 from ottla.server.http.endpoint import HttpEndpoint
 from ottla.server.logging.limits import report_suppressed
-from ottla.server.node.authorization import authorizer_of
 from ottla.server.node.dynamic_settings import DynamicSettings, cordoned_directories
 from ottla.server.node.lifecycle import (
     REGISTRATION_TIMEOUT_MS,
@@ -61,7 +60,8 @@ from ottla.server.node.lifecycle import (
     registration_manager,
 )
 from ottla.server.node.listeners import ListenerRole, NodeListeners
-from ottla.server.node.parts import NodePart, NodeParts, NodeWaits
+from ottla.server.node.parts import NodeParts, NodeWaits
+from ottla.server.node.plugins import authorizer_of
 from ottla.server.node.resources import NodeResources
 from ottla.server.node.security import NodeSecurity
 from ottla.server.node.settings import security_refusal
@@ -136,9 +136,9 @@ class Node:
         """Build the controller, and what the broker asks the active one for."""
         config, resources, parts = self.config, self._resources, self._parts
         self._quorum_channel = self._make_quorum_channel()
-        parts.add(NodePart("the quorum's channel", close=self._quorum_channel.close))
+        parts.add("the quorum's channel", close=self._quorum_channel.close)
         self.controller = self._make_controller(loader)
-        parts.add(NodePart(_CONTROLLER, close=self.controller.close))
+        parts.add(_CONTROLLER, close=self.controller.close)
         detection = FailureDetection(
             self.controller,
             node_id=self.config.node_id,
@@ -148,16 +148,16 @@ class Node:
         )
         self.controller.on_active(detection.became_active)
         self._failure_detection = detection
-        parts.add(NodePart("the failure detection", close=self._failure_detection.close))
+        parts.add("the failure detection", close=self._failure_detection.close)
         self._forwarding = self._make_channel("forwarding")
         self._heartbeats = self._make_channel(
             "heartbeat", retry_timeout_ms=config.broker_session_timeout_ms // 2
         )
         channel = self._make_channel("registration", retry_timeout_ms=REGISTRATION_TIMEOUT_MS)
         self._registration = registration_manager(config, resources, loader.image, channel)
-        parts.add(NodePart("the channel of heartbeats", close=self._heartbeats.close))
-        parts.add(NodePart("the channel of forwarded requests", close=self._forwarding.close))
-        parts.add(NodePart("the controller's registration", close=self._registration.close))
+        parts.add("the channel of heartbeats", close=self._heartbeats.close)
+        parts.add("the channel of forwarded requests", close=self._forwarding.close)
+        parts.add("the controller's registration", close=self._registration.close)
         resources = self._resources
         self._lifecycle = BrokerLifecycle(
             self.config,
@@ -170,11 +170,9 @@ class Node:
             on_report_timeout=self._halt,
         )
         parts.add(
-            NodePart(
-                "the lifecycle",
-                reconfigure=lambda config: self._lifecycle.cordon(self._cordoned_ids(config)),
-                close=self._lifecycle.close,
-            )
+            "the lifecycle",
+            reconfigure=lambda config: self._lifecycle.cordon(self._cordoned_ids(config)),
+            close=self._lifecycle.close,
         )
 
     def _build_replicas(self) -> ReplicaSet:
@@ -188,10 +186,7 @@ class Node:
             max_producers=config.own.producer_states_max,
         )
         parts.add(
-            NodePart(
-                "the logs",
-                reconfigure=lambda config: self._logs.cordon(cordoned_directories(config)),
-            )
+            "the logs", reconfigure=lambda config: self._logs.cordon(cordoned_directories(config))
         )
         call_soon, yield_now = resources.loop.call_soon, resources.environment.yield_processor
         replicas = ReplicaSet(config.node_id, self._logs, INTERNAL_TOPICS, call_soon, yield_now)
@@ -213,12 +208,10 @@ class Node:
             run_on_volume=self._resources.workers.disk.run,
         )
         parts.add(
-            NodePart(
-                "the replication",
-                start=replication.start,
-                reconfigure=replication.reconfigure,
-                close=replication.close,
-            )
+            "the replication",
+            start=replication.start,
+            reconfigure=replication.reconfigure,
+            close=replication.close,
         )
         return replicas
 
@@ -227,34 +220,26 @@ class Node:
         resources, parts, broker, quotas = self._resources, self._parts, self.broker, self._quotas
         self._publisher = MetadataPublisher(broker, resources.workers.new_logs.run)
         parts.add(
-            NodePart(
-                "the partitions",
-                metadata_changed=self._publisher.metadata_changed,
-                close=self._publisher.close,
-            )
+            "the partitions",
+            metadata_changed=self._publisher.metadata_changed,
+            close=self._publisher.close,
         )
         parts.add(
-            NodePart(
-                "the quotas",
-                metadata_changed=quotas.metadata_changed,
-                reconfigure=quotas.configure,
-            )
+            "the quotas", metadata_changed=quotas.metadata_changed, reconfigure=quotas.configure
         )
         parts.add(
-            NodePart(
-                "the clients' metrics",
-                metadata_changed=broker.telemetry.metadata_changed,
-                reconfigure=lambda config: resources.reporters.apply(
-                    config, broker.telemetry, resources.workers.trials.run
-                ),
-            )
+            "the clients' metrics",
+            metadata_changed=broker.telemetry.metadata_changed,
+            reconfigure=lambda config: resources.reporters.apply(
+                config, broker.telemetry, resources.workers.trials.run
+            ),
         )
-        parts.add(NodePart("share groups", metadata_changed=broker.share.metadata_changed))
-        parts.add(NodePart("the coordinators", close=broker.coordinators.close))
-        parts.add(NodePart("waiting fetches", close=broker.delayed_fetches.complete_all))
-        parts.add(NodePart("moves between directories", close=broker.moves.close))
-        parts.add(NodePart("the decompression", close=broker.decompression.close))
-        parts.add(NodePart("the requests", reconfigure=broker.reconfigure))
+        parts.add("share groups", metadata_changed=broker.share.metadata_changed)
+        parts.add("the coordinators", close=broker.coordinators.close)
+        parts.add("waiting fetches", close=broker.delayed_fetches.complete_all)
+        parts.add("moves between directories", close=broker.moves.close)
+        parts.add("the decompression", close=broker.decompression.close)
+        parts.add("the requests", reconfigure=broker.reconfigure)
 
     def _build_front(self, replicas: ReplicaSet) -> None:
         """Build the maintenance, the listeners and the HTTP endpoint."""
@@ -270,12 +255,10 @@ class Node:
             on_offline=self._directory_failed,
         )
         parts.add(
-            NodePart(
-                "the maintenance",
-                start=self._maintenance.start,
-                reconfigure=broker.log_cleaner.settings_changed,
-                close=self._maintenance.close,
-            )
+            "the maintenance",
+            start=self._maintenance.start,
+            reconfigure=broker.log_cleaner.settings_changed,
+            close=self._maintenance.close,
         )
         self._listeners = NodeListeners(
             resources.loop,
@@ -285,11 +268,7 @@ class Node:
             self._role_of,
             run_in_worker=resources.workers.receivers.run,
         )
-        parts.add(
-            NodePart(
-                "the listeners", reconfigure=self._listeners.apply, close=self._listeners.close
-            )
-        )
+        parts.add("the listeners", reconfigure=self._listeners.apply, close=self._listeners.close)
         self._listeners.account_in(self.broker.ledger)
         self.http = HttpEndpoint(
             resources.http_port,
@@ -461,7 +440,7 @@ class Node:
             loop=resources.core_loop,
             new_uuid=resources.environment.new_uuid,
         )
-        self._parts.add(NodePart("the channel to brokers", close=coordinators.channel.close))
+        self._parts.add("the channel to brokers", close=coordinators.channel.close)
         return coordinators
 
     def _role_of(self, listener: str) -> ListenerRole:

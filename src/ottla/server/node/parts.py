@@ -1,10 +1,11 @@
-"""The parts of a node: subsystems in a list, built bottom-up, closed top-down.
+"""The parts of a node as a list, and what waits for them.
 
 A subsystem is one `NodeParts.add` in `Node`: what it starts, the changes that it applies, what it
 closes.
 
 Kafka: the startup and shutdown of kafka.server.{BrokerServer, ControllerServer}, the publishers of
-BrokerMetadataPublisher, kafka.server.{Reconfigurable, BrokerReconfigurable}.
+BrokerMetadataPublisher, kafka.server.{Reconfigurable, BrokerReconfigurable};
+org.apache.kafka.server.util.FutureUtils.waitWithLogging.
 """
 
 from __future__ import annotations
@@ -99,29 +100,39 @@ class NodeWaits:
 log = logging.getLogger("ottla.node")
 
 
-class NodePart(NamedTuple):
+class _NodePart(NamedTuple):
     """One subsystem; None stands for what it does not need."""
 
     name: str
-    start: Callable[[], object] | None = None
-    """Called once the broker is unfenced, before clients connect."""
-    metadata_changed: Callable[[MetadataDelta, MetadataImage], object] | None = None
-    """Called with each committed change of the metadata, the first time with all of them."""
-    reconfigure: Callable[[BrokerConfig], object] | None = None
-    """Called with the settings in force whenever settings of brokers have changed."""
-    close: Callable[[], object] | None = None
-    """Called once, also before a start; begins nothing new and releases what it has."""
+    start: Callable[[], object] | None
+    metadata_changed: Callable[[MetadataDelta, MetadataImage], object] | None
+    reconfigure: Callable[[BrokerConfig], object] | None
+    close: Callable[[], object] | None
 
 
 class NodeParts:
     """A node's parts in the order in which they were built: each may use those before it."""
 
     def __init__(self) -> None:
-        self._parts: list[NodePart] = []
+        self._parts: list[_NodePart] = []
 
-    def add(self, part: NodePart) -> None:
-        """Add a part on top of the others."""
-        self._parts.append(part)
+    def add(
+        self,
+        name: str,
+        *,
+        start: Callable[[], object] | None = None,
+        metadata_changed: Callable[[MetadataDelta, MetadataImage], object] | None = None,
+        reconfigure: Callable[[BrokerConfig], object] | None = None,
+        close: Callable[[], object] | None = None,
+    ) -> None:
+        """Add a part on top of the others.
+
+        start() is called once the broker is unfenced, before clients connect; metadata_changed with
+        each committed change, the first time with all of them; reconfigure with the settings in
+        force when those of brokers have changed; close() once, also before a start: it begins
+        nothing new and releases what the part has.
+        """
+        self._parts.append(_NodePart(name, start, metadata_changed, reconfigure, close))
 
     def start(self) -> None:
         """Start the parts, the lowest first."""

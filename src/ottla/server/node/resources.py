@@ -1,6 +1,7 @@
-"""The resources of a node, acquired before its parts are built: ports, directories, workers.
+"""What a node acquires before its parts: ports, directories, workers, reporters.
 
-Kafka: kafka.server.SharedServer, the first half of BrokerServer.startup.
+Kafka: kafka.server.SharedServer, the first half of BrokerServer.startup;
+kafka.server.DynamicMetricsReporters.
 """
 
 from __future__ import annotations

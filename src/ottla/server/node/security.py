@@ -1,6 +1,7 @@
 """How each listener of a node is secured: its protocol, its mechanisms, its credentials.
 
-Kafka: org.apache.kafka.common.network.ChannelBuilders.
+Kafka: org.apache.kafka.common.network.ChannelBuilders;
+org.apache.kafka.common.security.auth.{KafkaPrincipalBuilder, AuthenticationContext}.
 """
 
 from __future__ import annotations

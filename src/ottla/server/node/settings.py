@@ -1,7 +1,8 @@
-"""From a file, the environment, overrides and defaults to the settings a node starts with.
+"""The settings of a node, read and checked before its start, those of security included.
 
 Kafka: kafka.Kafka.getPropsFromArgs; Kafka does not start without a file. Precedence, lowest first:
-file (or the development defaults), KAFKA_… variables, OTTLA_… variables, overrides.
+file (or the development defaults), KAFKA_… variables, OTTLA_… variables, overrides;
+kafka.server.KafkaConfig.validateValues, DynamicBrokerConfig's DynamicListenerConfig.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ from ottla.security.sasl.gssapi import GSSAPI
 from ottla.security.sasl.oauthbearer import OAUTHBEARER
 from ottla.security.sasl.plain import PLAIN
 from ottla.security.sasl.scram import HASHES
-from ottla.server.node.authorization import authorizer_problems
 from ottla.server.node.login_handlers import (
     JAAS,
     MAPPING_RULES,
@@ -42,7 +42,7 @@ from ottla.server.node.login_handlers import (
     peer_token_settings,
     token_problems,
 )
-from ottla.server.node.plugins import plugin_problems
+from ottla.server.node.plugins import authorizer_problems, plugin_problems
 from ottla.server.system.kerberos import acceptor
 
 if TYPE_CHECKING:

@@ -1,6 +1,7 @@
-"""The start of a node: connection limits, the error for a taken port, the banner.
+"""The start of a node: connection limits, the error for a taken port, banner, log lines.
 
-Kafka: SocketServer's settings; its start prints a few hundred log lines.
+Kafka: SocketServer's settings; its start prints a few hundred log lines; the first lines of
+KafkaRaftServer, LogManager and SocketServer.
 """
 
 from __future__ import annotations

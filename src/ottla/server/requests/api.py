@@ -98,7 +98,7 @@ def handles(  # noqa: PLR0913 - the whole declaration of an API
     """Bind a function to an API: its right, or several of which each is needed, and the rest.
 
     The API is served on the listeners that its request class names, or on the one named here. In a
-    cluster for which it is not enabled the handler refuses it before any right is looked at.
+    cluster for which it is not enabled it is refused before any right is looked at.
     """
     checked = InOrder(right) if isinstance(right, tuple) else right
     if is_enabled is not None:

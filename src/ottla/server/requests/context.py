@@ -1,6 +1,7 @@
-"""The context of a request: what a handler knows about it.
+"""What a handler knows of a request, and what the quotas do to its response.
 
-Kafka: org.apache.kafka.common.requests.RequestContext.
+Kafka: org.apache.kafka.common.requests.RequestContext; KafkaApis with ClientQuotaManager.throttle,
+RequestHandlerHelper (KIP-13, KIP-124, KIP-219).
 """
 
 from __future__ import annotations

@@ -5,7 +5,9 @@ Every request takes the same steps in `handle_frame`: the API's form bounds and 
 connection is authenticated before (`requests/login.py`). `_answer` writes the response, now or when
 the handler's Pending is done; `_fail` refuses what the request names.
 
-Kafka: kafka.server.KafkaApis.handle, RequestHandlerHelper. Hot path: benchmarks/against_kafka.
+Kafka: kafka.server.KafkaApis.handle, RequestHandlerHelper; kafka.network.RequestChannel's request
+log (kafka.request.logger); kafka.network.RequestChannel.updateRequestMetrics. Hot path:
+benchmarks/against_kafka.
 """
 
 from __future__ import annotations

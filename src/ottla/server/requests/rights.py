@@ -13,7 +13,8 @@ later, so it denies nothing but a token for another owner (`handlers/delegation_
 does itself with such a request (`handlers/own_settings.py`) it does only for what its own
 authorizer allows.
 
-Kafka: kafka.server.AuthHelper and the checks in KafkaApis and ControllerApis.
+Kafka: kafka.server.AuthHelper and the checks in KafkaApis and ControllerApis;
+org.apache.kafka.common.acl.AclOperation, MetadataResponse.AUTHORIZED_OPERATIONS_OMITTED.
 """
 
 from __future__ import annotations
@@ -219,12 +220,22 @@ class InOrder:
         return ", ".join(text_of(right) for right in self.rights)
 
 
-def if_enabled(is_enabled: Callable[[Context], bool], right: Check) -> Check:
-    """Look at a right only in clusters that have the API's feature: its handler refuses it."""
+def if_enabled(
+    is_enabled: Callable[[Context], bool], right: Check, *, has_text: bool = False
+) -> Check:
+    """Look at a right only in clusters that have the API's feature; refuse the request in others.
+
+    Most refusals have a code alone, as Kafka's; those `has_text` names the cause as well.
+    """
 
     @wraps(right)
     def check(ctx: Context, request: Any) -> Decision | None:
-        return right(ctx, request) if is_enabled(ctx) else None
+        if is_enabled(ctx):
+            return right(ctx, request)
+        code = ErrorCode.UNSUPPORTED_VERSION
+        if has_text:
+            raise KafkaError(code)
+        return Denied(refused_without_text(request, code, ctx.api_version))
 
     check.__doc__ = text_of(right)
     return check

@@ -1,6 +1,8 @@
 """The share partitions of the partitions that this broker leads, and the sessions of members.
 
-Kafka: kafka.server.share.{SharePartitionManager, SharePartitionCache}.
+Kafka: kafka.server.share.{SharePartitionManager, SharePartitionCache};
+SharePartition.startOffsetDuringInitialization, ShareGroupAutoOffsetResetStrategy,
+ShareFetchUtils.offsetFor*.
 """
 
 from __future__ import annotations
@@ -16,7 +18,6 @@ from ottla.metrics.samples import Recent
 from ottla.purgatory.pending import Pending
 from ottla.purgatory.purgatory import Purgatory
 from ottla.replication.share import acknowledging
-from ottla.replication.share.environment import ShareEnvironment, SharePartitionKey, ShareSettings
 from ottla.replication.share.partition import Phase, SharePartition
 from ottla.replication.share.session import (
     MemberKey,
@@ -24,6 +25,7 @@ from ottla.replication.share.session import (
     ShareSessionCache,
     TopicIdPartition,
 )
+from ottla.replication.share.states import ShareEnvironment, SharePartitionKey, ShareSettings
 from ottla.types import AcknowledgeType
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from ottla.replication.partition import Partition
     from ottla.replication.replica_set import ReplicaSet
     from ottla.replication.share.acknowledging import Acknowledgement
-    from ottla.replication.share.environment import StateStore
+    from ottla.replication.share.states import StateStore
     from ottla.server.broker.metadata import BrokerMetadata
     from ottla.server.share.delayed_fetch import DelayedShareFetch
     from ottla.types import Uuid

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.coordinator.share.state import ShareKey
 from ottla.errors import ErrorCode
-from ottla.protocol.apis import delete_share_group_state as delete_api
-from ottla.protocol.apis import initialize_share_group_state as initialize_api
-from ottla.protocol.apis import read_share_group_state as read_api
-from ottla.protocol.apis import read_share_group_state_summary as summary_api
-from ottla.protocol.apis import write_share_group_state as write_api
+from ottla.protocol.api_keys import response_class
+from ottla.protocol.apis.delete_share_group_state import DeleteShareGroupStateRequest
+from ottla.protocol.apis.initialize_share_group_state import InitializeShareGroupStateRequest
+from ottla.protocol.apis.read_share_group_state import ReadShareGroupStateRequest
+from ottla.protocol.apis.read_share_group_state_summary import ReadShareGroupStateSummaryRequest
+from ottla.protocol.apis.write_share_group_state import WriteShareGroupStateRequest
 from ottla.purgatory.backoff import Backoff
 from ottla.purgatory.pending import Pending
 from ottla.server.broker.topic_auto_creation import SHARE_STATE_TOPIC
@@ -56,40 +57,24 @@ class _Api(NamedTuple):
     """Fields of a result that has an error."""
 
 
-_INITIALIZE: Final = _Api(
-    initialize_api.InitializeShareGroupStateRequest,
-    initialize_api.InitializeShareGroupStateRequest.InitializeStateData,
-    initialize_api.InitializeShareGroupStateResponse,
-    initialize_api.InitializeShareGroupStateResponse.InitializeStateResult,
-    {},
+def _api(request: type[Request], name: str, **unknown: object) -> _Api:
+    response = response_class(request.message_key)
+    topic, result = getattr(request, f"{name}Data"), getattr(response, f"{name}Result")
+    return _Api(request, topic, response, result, unknown)
+
+
+_INITIALIZE: Final = _api(InitializeShareGroupStateRequest, "InitializeState")
+_READ: Final = _api(
+    ReadShareGroupStateRequest, "ReadState", state_epoch=0, start_offset=0, state_batches=[]
 )
-_READ: Final = _Api(
-    read_api.ReadShareGroupStateRequest,
-    read_api.ReadShareGroupStateRequest.ReadStateData,
-    read_api.ReadShareGroupStateResponse,
-    read_api.ReadShareGroupStateResponse.ReadStateResult,
-    {"state_epoch": 0, "start_offset": 0, "state_batches": []},
-)
-_WRITE: Final = _Api(
-    write_api.WriteShareGroupStateRequest,
-    write_api.WriteShareGroupStateRequest.WriteStateData,
-    write_api.WriteShareGroupStateResponse,
-    write_api.WriteShareGroupStateResponse.WriteStateResult,
-    {},
-)
-_DELETE: Final = _Api(
-    delete_api.DeleteShareGroupStateRequest,
-    delete_api.DeleteShareGroupStateRequest.DeleteStateData,
-    delete_api.DeleteShareGroupStateResponse,
-    delete_api.DeleteShareGroupStateResponse.DeleteStateResult,
-    {},
-)
-_SUMMARY: Final = _Api(
-    summary_api.ReadShareGroupStateSummaryRequest,
-    summary_api.ReadShareGroupStateSummaryRequest.ReadStateSummaryData,
-    summary_api.ReadShareGroupStateSummaryResponse,
-    summary_api.ReadShareGroupStateSummaryResponse.ReadStateSummaryResult,
-    {"state_epoch": 0, "leader_epoch": 0, "start_offset": 0},
+_WRITE: Final = _api(WriteShareGroupStateRequest, "WriteState")
+_DELETE: Final = _api(DeleteShareGroupStateRequest, "DeleteState")
+_SUMMARY: Final = _api(
+    ReadShareGroupStateSummaryRequest,
+    "ReadStateSummary",
+    state_epoch=0,
+    leader_epoch=0,
+    start_offset=0,
 )
 
 
@@ -119,23 +104,23 @@ class StatePersister:
         self._making: dict[ShareKey, _Call] = {}
         """By share partition: the newest call that begins or deletes its state."""
 
-    def initialize(self, request: initialize_api.InitializeShareGroupStateRequest) -> Pending[Any]:
+    def initialize(self, request: InitializeShareGroupStateRequest) -> Pending[Any]:
         """Begin the states of share partitions."""
         return self._in_order(_Call(self, _INITIALIZE, request))
 
-    def read(self, request: read_api.ReadShareGroupStateRequest) -> Pending[Any]:
+    def read(self, request: ReadShareGroupStateRequest) -> Pending[Any]:
         """Return states to the leaders of partitions."""
         return _Call(self, _READ, request).begin()
 
-    def write(self, request: write_api.WriteShareGroupStateRequest) -> Pending[Any]:
+    def write(self, request: WriteShareGroupStateRequest) -> Pending[Any]:
         """Apply changes of the leaders of partitions."""
         return _Call(self, _WRITE, request).begin()
 
-    def delete(self, request: delete_api.DeleteShareGroupStateRequest) -> Pending[Any]:
+    def delete(self, request: DeleteShareGroupStateRequest) -> Pending[Any]:
         """Delete the states of share partitions."""
         return self._in_order(_Call(self, _DELETE, request))
 
-    def read_summary(self, request: summary_api.ReadShareGroupStateSummaryRequest) -> Pending[Any]:
+    def read_summary(self, request: ReadShareGroupStateSummaryRequest) -> Pending[Any]:
         """Return start offsets and counts of completed deliveries."""
         return _Call(self, _SUMMARY, request).begin()
 

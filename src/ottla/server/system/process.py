@@ -1,6 +1,7 @@
-"""The process and its machine: limits, names, ports, random ids.
+"""The process and its machine: limits, names, ports, metrics, the service manager.
 
-Kafka: what the JVM and its own start scripts ask the system for.
+Kafka: what the JVM and its own start scripts ask the system for; LinuxIoMetricsCollector
+(LinuxDiskReadBytes); the process's figures under the names that Prometheus's own libraries use.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The cores' timer on an event loop: wakes up only at the next deadline.
+"""The clock of the node, and timers on its event loop.
 
-Kafka: org.apache.kafka.server.util.timer.SystemTimerReaper.
+Kafka: org.apache.kafka.server.util.timer.SystemTimerReaper;
+org.apache.kafka.common.utils.SystemTime.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""ShareFetch and ShareAcknowledge: the requests of members to the leaders of partitions.
+"""ShareFetch and ShareAcknowledge.
 
 Kafka: KafkaApis.{handleShareFetchRequest, handleFetchFromShareFetchRequest,
-handleShareAcknowledgeRequest, processShareFetchResponse}.
+handleShareAcknowledgeRequest, processShareFetchResponse}; KafkaApis.{handleAcknowledgements,
+validateAcknowledgementBatches}.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from ottla.protocol.apis.share_acknowledge import ShareAcknowledgeRequest, Share
 from ottla.protocol.apis.share_fetch import ShareFetchRequest, ShareFetchResponse
 from ottla.purgatory.pending import Pending, Steps
 from ottla.replication.share.acknowledging import Acknowledgement
-from ottla.replication.share.environment import SharePartitionKey
 from ottla.replication.share.session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -22,10 +22,12 @@ from ottla.replication.share.session import (
     ShareSession,
     TopicIdPartition,
 )
+from ottla.replication.share.states import SharePartitionKey
 from ottla.security.acl import Operation, ResourceType
 from ottla.server.handlers.groups import MEMBER
 from ottla.server.handlers.modern_groups import is_enabled, is_member_id
 from ottla.server.requests.api import handles
+from ottla.server.requests.refusals import refused_without_text
 from ottla.server.requests.rights import ByHandler
 from ottla.server.share.delayed_fetch import DelayedShareFetch, FetchedRecords, ShareFetchLimits
 from ottla.types import AcknowledgeType
@@ -46,11 +48,6 @@ _READ: Final = (MEMBER, ByHandler("READ on each topic"))
 _STRICT: Final = 1
 
 
-def _check_enabled(ctx: Context) -> None:
-    if not is_enabled(ctx):
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-
-
 # -------------------------------------------------------------------- ShareFetch
 
 
@@ -65,18 +62,11 @@ def share_fetch(
 ) -> ShareFetchResponse | Pending[ShareFetchResponse]:
     """Apply the acknowledgements of the request, then acquire records or wait for some."""
     try:
-        _check_enabled(ctx)
         group_id, member_id = check_member(request.group_id, request.member_id)
         _check_renewal(ctx, request)
         session = _session(ctx, MemberKey(group_id, member_id), request)
     except KafkaError as error:
-        failed = ShareFetchResponse(
-            error_code=int(error.code),
-            error_message=None,
-            acquisition_lock_timeout_ms=0,
-            responses=[],
-            node_endpoints=[],
-        )
+        failed: ShareFetchResponse = refused_without_text(request, error.code, ctx.api_version)
         if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
             return _after(ctx, request.max_wait_ms, failed)
         return failed
@@ -318,18 +308,15 @@ def share_acknowledge(
     """Accept, release, reject or renew acquired records."""
     epoch = request.share_session_epoch
     try:
-        _check_enabled(ctx)
         group_id, member_id = check_member(request.group_id, request.member_id)
         if epoch == INITIAL_EPOCH:
             raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
         session = ctx.broker.share.sessions.expect(MemberKey(group_id, member_id), epoch)
     except KafkaError as error:
-        return ShareAcknowledgeResponse(
-            error_code=int(error.code),
-            error_message=None,
-            responses=[],
-            node_endpoints=[],
+        refused: ShareAcknowledgeResponse = refused_without_text(
+            request, error.code, ctx.api_version
         )
+        return refused
     done = acknowledge_all(ctx, group_id, member_id, request)
 
     def answer(results: Mapping[TopicIdPartition, KafkaError | None]) -> ShareAcknowledgeResponse:

@@ -1,7 +1,11 @@
-"""DescribeShareGroupOffsets, AlterShareGroupOffsets and DeleteShareGroupOffsets.
+"""The APIs of share group offsets, and of the share coordinator between brokers.
 
 Kafka: KafkaApis.{handleDescribeShareGroupOffsetsRequest, handleAlterShareGroupOffsetsRequest,
-handleDeleteShareGroupOffsetsRequest}; the decisions are in coordinator.group.share.offsets.
+handleDeleteShareGroupOffsetsRequest}; the decisions are in coordinator.group.share.offsets;
+org.apache.kafka.server.util.PartitionMetadataClient, NetworkPartitionMetadataClient;
+KafkaApis.{handleInitializeShareGroupStateRequest, handleReadShareGroupStateRequest,
+handleWriteShareGroupStateRequest, handleDeleteShareGroupStateRequest,
+handleReadShareGroupStateSummaryRequest}.
 """
 
 from __future__ import annotations
@@ -35,7 +39,7 @@ from ottla.purgatory.pending import Pending, Steps
 from ottla.security.acl import Operation, ResourceType
 from ottla.server.handlers.modern_groups import is_enabled
 from ottla.server.requests.api import handles
-from ottla.server.requests.rights import Each, Reduced, Right, split, text_of
+from ottla.server.requests.rights import Each, InOrder, Reduced, Right, if_enabled, split, text_of
 from ottla.types import ZERO_UUID, TopicPartition, Uuid
 
 if TYPE_CHECKING:
@@ -123,6 +127,11 @@ _READ_TOPICS: Final = _unless_refused(
 )
 
 
+def _offsets_right(operation: Operation) -> Check:
+    rights = InOrder((Right(operation, ResourceType.GROUP, "group_id"), _READ_TOPICS))
+    return if_enabled(is_enabled, rights, has_text=True)
+
+
 @handles(
     DescribeShareGroupOffsetsRequest,
     right=(
@@ -137,10 +146,6 @@ def describe_share_group_offsets(
     ctx: Context, request: DescribeShareGroupOffsetsRequest
 ) -> Pending[DescribeShareGroupOffsetsResponse]:
     """Return where the deliveries of share groups begin, and their lag."""
-    if not is_enabled(ctx):
-        code = ErrorCode.UNSUPPORTED_VERSION
-        groups = [_refused(one.group_id, code, None) for one in request.groups]
-        return Pending.of(DescribeShareGroupOffsetsResponse(groups=groups))
     return gather(
         [_describe(ctx, one) for one in request.groups],
         lambda parts: DescribeShareGroupOffsetsResponse(groups=[part.value for part in parts]),
@@ -257,39 +262,23 @@ def _partition(one: Any, end: int | ErrorCode | None) -> Partition:
 
 @handles(
     AlterShareGroupOffsetsRequest,
-    right=(Right(Operation.READ, ResourceType.GROUP, "group_id"), _READ_TOPICS),
-    is_enabled=is_enabled,
+    right=_offsets_right(Operation.READ),
 )
 def alter_share_group_offsets(
     ctx: Context, request: AlterShareGroupOffsetsRequest
 ) -> Pending[AlterShareGroupOffsetsResponse]:
     """Set where the deliveries of a group without members begin."""
-    if not is_enabled(ctx):
-        code = ErrorCode.UNSUPPORTED_VERSION
-        return Pending.of(
-            AlterShareGroupOffsetsResponse(
-                error_code=int(code), error_message=code.text, responses=[]
-            )
-        )
     return ctx.broker.groups.share_offsets.alter(request)
 
 
 @handles(
     DeleteShareGroupOffsetsRequest,
-    right=(Right(Operation.DELETE, ResourceType.GROUP, "group_id"), _READ_TOPICS),
-    is_enabled=is_enabled,
+    right=_offsets_right(Operation.DELETE),
 )
 def delete_share_group_offsets(
     ctx: Context, request: DeleteShareGroupOffsetsRequest
 ) -> Pending[DeleteShareGroupOffsetsResponse]:
     """Delete a group's offsets of topics, while it has no members."""
-    if not is_enabled(ctx):
-        code = ErrorCode.UNSUPPORTED_VERSION
-        return Pending.of(
-            DeleteShareGroupOffsetsResponse(
-                error_code=int(code), error_message=code.text, responses=[]
-            )
-        )
     return ctx.broker.groups.share_offsets.delete(request)
 
 
