@@ -121,7 +121,7 @@ LONG_FIRST = (
     "tests/testing/test_document.py",
     "tests/simulation/",
     "tests/testing/",
-    "tests/cli/test_quickstart.py",
+    "tests/cli/commands/test_quickstart.py",
     "tests/storage/cleaner/",
     "tests/server/",  # they wait most: others run meanwhile
 )

@@ -23,7 +23,7 @@ OWN_TESTS = {
 """Pages that another test runs."""
 NOT_RUN = {
     "pip install '.[spark]' && ottla quickstart": (
-        "installs from an index; tests/cli/test_quickstart.py runs the second command"
+        "installs from an index; tests/cli/commands/test_quickstart.py runs the second command"
     ),
     "scripts/setup && scripts/test": "this very run",
     "pip install --force-reinstall --no-deps .": "replaces the installation that runs the tests",

@@ -20,7 +20,7 @@ from ottla.streams.run.spark_tasks import (
     StageWork,
     StatelessStage,
 )
-from tests.streams.test_spark_tasks import SCHEMA, Handle
+from tests.streams.run.test_spark_tasks import SCHEMA, Handle
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -35,7 +35,7 @@ from ottla.streams.plan.plan import FIELDS, OUTPUT, plan_for
 from ottla.streams.processors.aggregates import Fold
 from ottla.streams.run.spark_tasks import BATCH_TIME, StageProcessor, StageWork, in_order
 from ottla.testing import PipelineDriver
-from tests.streams.test_spark_tasks import SCHEMA, Handle, results
+from tests.streams.run.test_spark_tasks import SCHEMA, Handle, results
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from ottla.streams.run.spark_tasks import StateBackend
 from ottla.streams.stores.backend import Backend, MemoryBackend, end_of_prefix
 from ottla.streams.stores.key_value import KeyValueStore
 from ottla.streams.stores.windowed import SessionStore, WindowStore
-from tests.streams.test_spark_tasks import MapState
+from tests.streams.run.test_spark_tasks import MapState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

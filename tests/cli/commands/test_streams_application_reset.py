@@ -8,7 +8,7 @@ import pytest
 
 from ottla.cli.commands import streams_application_reset as module
 from ottla.cli.main import main
-from tests.cli.test_consumer_groups import P0, P1, FakeAdmin
+from tests.cli.commands.test_consumer_groups import P0, P1, FakeAdmin
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ from ottla.clients.admin.streams_groups import (
     SubtopologyDescription,
 )
 from ottla.errors import ErrorCode, KafkaError
-from tests.cli.test_consumer_groups import FakeAdmin
+from tests.cli.commands.test_consumer_groups import FakeAdmin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

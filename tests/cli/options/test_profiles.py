@@ -23,7 +23,7 @@ from ottla.cli.options.profiles import (
 from ottla.streams import Streams
 from ottla.testing.cluster import Cluster
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 FILE = """
 default = "local"
 [profiles.local]
