@@ -332,7 +332,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except click.Abort:
         sys.exit(130)
     except click.NoSuchOption as error:
-        near = _near_options(error)
+        # Return only the nearest flag, since click would propose several.
+        known = [] if error.ctx is None else error.ctx.command.get_params(error.ctx)
+        flags = [flag for option in known for flag in option.opts if flag.startswith("--")]
+        near = near_names(error.option_name, flags)
         click.NoSuchOption(error.option_name, possibilities=near, ctx=error.ctx).show()
         sys.exit(1)
     except click.ClickException as error:
@@ -361,13 +364,6 @@ def _open_standard_streams() -> None:
             if getattr(sys, name) is None:
                 mode = "w" if number else "r"
                 setattr(sys, name, open(number, mode, encoding="utf-8"))  # noqa: SIM115, PTH123 - stays open
-
-
-def _near_options(error: click.NoSuchOption) -> list[str]:
-    """Return only the nearest flag, since click would propose several."""
-    known = [] if error.ctx is None else error.ctx.command.get_params(error.ctx)
-    flags = [flag for option in known for flag in option.opts if flag.startswith("--")]
-    return near_names(error.option_name, flags)
 
 
 if __name__ == "__main__":

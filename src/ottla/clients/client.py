@@ -125,7 +125,11 @@ class Client:
         self.transport = transport
         self.bootstrap = _bootstrap_nodes(settings.bootstrap_servers)
         self.metadata = metadata or ClusterMetadata(
-            max_age_ms=settings.metadata_max_age_ms, allow_auto_create=_may_create_topics(settings)
+            max_age_ms=settings.metadata_max_age_ms,
+            # metadata requests of producers create missing topics, consumers' by setting
+            allow_auto_create=bool(
+                getattr(settings, "allow_auto_create_topics", settings.kind == "producer")
+            ),
         )
         self.now_ms = 0
         self.metrics = ClientMetrics(settings)
@@ -573,11 +577,6 @@ class Client:
         self.metadata.fail_waiting(self.closed_error())
         for call in list(self._calls):
             call.result.fail(self.closed_error())
-
-
-def _may_create_topics(settings: ValidatedSettings) -> bool:
-    """Whether metadata requests create missing topics: producers', and consumers' by setting."""
-    return bool(getattr(settings, "allow_auto_create_topics", settings.kind == "producer"))
 
 
 def parse_address(text: str) -> tuple[str, int]:

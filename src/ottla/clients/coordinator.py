@@ -208,7 +208,16 @@ class CoordinatorCall:
                 text = f"{coordinator.subject} was not found in time"
             self.result.fail(client.timeout_error(text, self._last))
         elif coordinator.known and self._retry_at_ms <= now_ms:
-            self._send(now_ms)
+            self._is_in_flight = True
+            timeout_ms: int = self.coordinator.client.settings.request_timeout_ms
+            if self._deadline_ms is not None:
+                timeout_ms = max(min(timeout_ms, int(self._deadline_ms - now_ms)), 1)
+            self.coordinator.send(
+                self._request,
+                purpose=self._purpose,
+                timeout_ms=timeout_ms,
+                max_version=self._max_version,
+            ).on_done(self._answered)
 
     def next_deadline_ms(self) -> int | None:
         """Return when the next attempt or the deadline is due."""
@@ -221,18 +230,6 @@ class CoordinatorCall:
         else:
             due_ms.append(self._retry_at_ms)
         return min(due_ms, default=None)
-
-    def _send(self, now_ms: int) -> None:
-        self._is_in_flight = True
-        timeout_ms: int = self.coordinator.client.settings.request_timeout_ms
-        if self._deadline_ms is not None:
-            timeout_ms = max(min(timeout_ms, int(self._deadline_ms - now_ms)), 1)
-        self.coordinator.send(
-            self._request,
-            purpose=self._purpose,
-            timeout_ms=timeout_ms,
-            max_version=self._max_version,
-        ).on_done(self._answered)
 
     def _answered(self, done: Pending[Any]) -> None:
         self._is_in_flight = False

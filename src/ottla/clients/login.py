@@ -174,17 +174,14 @@ class KerberosLogins:
         """Get new tickets; the current ones stay when that fails."""
         try:
             if self._login.keytab is None:
-                self._run_kinit()
+                cache = [] if self._login.cache is None else ["-c", self._login.cache]
+                command = [self._kinit, "-R", *cache]
+                subprocess.run(command, check=True, capture_output=True, timeout=_KINIT_LIMIT_S)  # noqa: S603 - the client's own setting
             self._tickets.renew()
         except (ContextFailed, OSError, subprocess.SubprocessError) as error:
             _log.warning("cannot renew the Kerberos tickets: %s", error)
             return False
         return True
-
-    def _run_kinit(self) -> None:
-        cache = [] if self._login.cache is None else ["-c", self._login.cache]
-        command = [self._kinit, "-R", *cache]
-        subprocess.run(command, check=True, capture_output=True, timeout=_KINIT_LIMIT_S)  # noqa: S603 - the client's own setting
 
     def seconds_to_renewal(self) -> float:
         """Return the time until the tickets should be renewed."""

@@ -181,7 +181,10 @@ class ClusterMetadata:
         topics = (
             None
             if self.all_topics
-            else [_topic_request(name) for name in sorted(self._topics_in_use)]
+            else [
+                MetadataRequest.MetadataRequestTopic(name=name)
+                for name in sorted(self._topics_in_use)
+            ]
         )
         return MetadataRequest(
             topics=topics, allow_auto_topic_creation=self.allow_auto_create and bool(topics)
@@ -321,7 +324,3 @@ def _problem(error: KafkaError) -> str:
     if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return f"it does not exist ({error.code.name}): create it, or allow its auto-creation"
     return f"{error.code.name}: {error.message}"
-
-
-def _topic_request(name: str) -> MetadataRequest.MetadataRequestTopic:
-    return MetadataRequest.MetadataRequestTopic(name=name)

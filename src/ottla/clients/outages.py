@@ -62,7 +62,10 @@ class ClientTrace:
     def metadata_updated(self, metadata: ClusterMetadata) -> None:
         """Log what a response says of the topics in use."""
         if self.is_on("metadata"):
-            topics = ", ".join(_described(topic) for topic in metadata.topics.values())
+            topics = ", ".join(
+                f"{topic.name} ({topic.problem or f'{len(topic.partitions)} partitions'})"
+                for topic in metadata.topics.values()
+            )
             text = "metadata: %d brokers; topics: %s"
             self.add("metadata", text, len(metadata.brokers), topics or "none")
 
@@ -76,10 +79,6 @@ class ClientTrace:
         group = getattr(settings, "group_id", None)
         kind = _KINDS.get(settings.kind, settings.kind)
         return f"[{kind} clientId={settings.client_id}{f', groupId={group}' if group else ''}] "
-
-
-def _described(topic: TopicMetadata) -> str:
-    return f"{topic.name} ({topic.problem or f'{len(topic.partitions)} partitions'})"
 
 
 class Outages:

@@ -122,7 +122,7 @@ def _year_rows(rows: Iterator[list[str]]) -> Iterator[Flight]:
         hour, minute, carrier, flight, origin, destination, distance, *delays = chosen(row)
         start_ms = hours.get(hour)
         if start_ms is None:
-            start_ms = hours[hour] = _milliseconds(hour)
+            start_ms = hours[hour] = int(datetime.fromisoformat(hour).timestamp() * 1000)
         yield Flight(
             start_ms + int(minute) * 60_000,
             carrier,
@@ -140,10 +140,6 @@ def _airlines(lines: Iterable[str]) -> dict[str, str]:
 
 def _minutes(text: str) -> int | None:
     return int(float(text)) if text not in ("", "NA") else None
-
-
-def _milliseconds(text: str) -> int:
-    return int(datetime.fromisoformat(text).timestamp() * 1000)
 
 
 def week_of(time_ms: int) -> int:

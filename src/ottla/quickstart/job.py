@@ -104,7 +104,10 @@ class Job:
             except psutil.NoSuchProcess:
                 continue
         self._process.communicate()
-        _wait_for_ends(killed)
+        # Wait until none of the processes runs; their parent may take a second to notice an end.
+        deadline = time.monotonic() + STOP_SECONDS
+        while any(_is_alive(process) for process in killed) and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
 
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout is not None
@@ -113,13 +116,6 @@ class Job:
         if "error" in answer:
             raise OttlaError(f"Spark: {answer['error']}")
         return answer
-
-
-def _wait_for_ends(processes: list[psutil.Process]) -> None:
-    """Wait until none of the processes runs; their parent may take a second to notice an end."""
-    deadline = time.monotonic() + STOP_SECONDS
-    while any(_is_alive(process) for process in processes) and time.monotonic() < deadline:
-        time.sleep(POLL_SECONDS)
 
 
 def _is_alive(process: psutil.Process) -> bool:

@@ -149,7 +149,10 @@ def _events(screen: Screen, bootstrap: str, jobs: list[Job]) -> tuple[Weeks, Dat
         feed.send_flights(bootstrap, data.flights[1:], progress)  # the first is there already
     seconds = screen.elapsed_seconds - began
     screen.step(f"{len(data.flights):,} flights sent in order of event time in {seconds:.1f} s")
-    expected = _counted(data)
+    flights = data.flights
+    expected = count_directly(
+        (flight.time_ms, flight.carrier, flight.departure_delay) for flight in flights
+    )
     if jobs:
         return expected, data
     values = [feed.decode(record) for record in feed.read_all(bootstrap, feed.FLIGHTS)]
@@ -160,13 +163,6 @@ def _events(screen: Screen, bootstrap: str, jobs: list[Job]) -> tuple[Weeks, Dat
         raise OttlaError(f"what was read is not what was sent: {wrong[0]}")
     screen.step(f"{len(values):,} flights read back by a consumer, the same as were sent")
     return found, data
-
-
-def _counted(data: Data) -> Weeks:
-    flights = data.flights
-    return count_directly(
-        (flight.time_ms, flight.carrier, flight.departure_delay) for flight in flights
-    )
 
 
 def _year() -> Data:

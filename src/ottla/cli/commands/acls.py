@@ -205,7 +205,10 @@ def _operations_on(resource: Resource, options: dict[str, Any]) -> list[Operatio
         possible = {Operation.ALL, *OPERATIONS[resource.type]}
         wrong = [operation for operation in operations if operation not in possible]
         if wrong:
-            names = ",".join(_shown(one) for one in sorted(possible))
+            names = ",".join(
+                "".join(part.capitalize() for part in one.name.split("_"))
+                for one in sorted(possible)
+            )
             fail(f"ResourceType {resource.type.name} only supports operations {names}")
         return operations
     found: list[Operation] = []
@@ -221,10 +224,6 @@ def _operations_on(resource: Resource, options: dict[str, Any]) -> list[Operatio
             ResourceType.GROUP: (Operation.READ,),
         }.get(resource.type, ())
     return list(dict.fromkeys(found))
-
-
-def _shown(operation: Operation) -> str:
-    return "".join(part.capitalize() for part in operation.name.split("_"))
 
 
 def _entries(
@@ -311,7 +310,21 @@ def _remove(admin: Admin, options: dict[str, Any]) -> None:
 def _list(admin: Admin, options: dict[str, Any]) -> None:
     if wants_json():
         found = _found(admin, _filters(options), options["principal"])
-        print_json([_described(acl) for listed in found.values() for acl in listed])
+        print_json(
+            [
+                {
+                    "resource_type": ResourceType(acl.resource_type).name,
+                    "pattern_type": PatternType(acl.pattern_type).name,
+                    "resource_name": acl.resource_name,
+                    "principal": acl.principal,
+                    "host": acl.host,
+                    "operation": Operation(acl.operation).name,
+                    "permission_type": Permission(acl.permission).name,
+                }
+                for listed in found.values()
+                for acl in listed
+            ]
+        )
         return
     if not options["principal"]:
         _show(admin, _resources(options) or [Resource(ResourceType.ANY, None, PatternType.ANY)])
@@ -338,15 +351,3 @@ def _found(
                 if acl not in listed:
                     listed.append(acl)
     return found
-
-
-def _described(acl: Acl) -> dict[str, str]:
-    return {
-        "resource_type": ResourceType(acl.resource_type).name,
-        "pattern_type": PatternType(acl.pattern_type).name,
-        "resource_name": acl.resource_name,
-        "principal": acl.principal,
-        "host": acl.host,
-        "operation": Operation(acl.operation).name,
-        "permission_type": Permission(acl.permission).name,
-    }

@@ -111,7 +111,12 @@ class Entities(NamedTuple):
 )
 def configs(**options: Any) -> None:
     """Describe and change the settings of topics, brokers, groups, users, clients and addresses."""
-    _check_action(options)
+    if options["alter"] == options["describe"]:
+        raise click.UsageError("Command must include exactly one action: --describe, --alter")
+    if options["describe"]:
+        for name in ("add_config", "delete_config"):
+            if options[name]:
+                refuse_both("describe", name)
     refuse_json_unless("describe" if options["describe"] else "alter", "describe")
     try:
         entities = _entities(options)
@@ -142,15 +147,6 @@ def _fail_with_arguments(text: str) -> NoReturn:
 
 
 # ---------------------------------------------------------------- flags
-
-
-def _check_action(options: dict[str, Any]) -> None:
-    if options["alter"] == options["describe"]:
-        raise click.UsageError("Command must include exactly one action: --describe, --alter")
-    if options["describe"]:
-        for name in ("add_config", "delete_config"):
-            if options[name]:
-                refuse_both("describe", name)
 
 
 def _entities(options: dict[str, Any]) -> Entities:

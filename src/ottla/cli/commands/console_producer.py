@@ -271,9 +271,6 @@ class LineReader:
         self._headers_separator = given["headers.separator"]
         self._header_key_separator = given["headers.key.separator"]
         self._null_marker = given["null.marker"]
-        self._check()
-
-    def _check(self) -> None:
         separators = {
             "key.separator": self._key_separator,
             "headers.delimiter": self._headers_delimiter,

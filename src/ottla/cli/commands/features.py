@@ -227,18 +227,14 @@ def _requested_levels(operation: FeatureOperation, options: dict[str, Any]) -> d
         raise ToolError(f"You must specify at least one feature to {operation.word}")
     if options["release_version"] is None and operation is UPGRADE:
         for level in levels.values():
-            _check_upgrade(level)
+            if level < 0:
+                raise ToolError("Cannot specify a negative version level.")
+            if level < 1:
+                raise ToolError(
+                    "The upgradeType flag should be set to SAFE_DOWNGRADE or UNSAFE_DOWNGRADE "
+                    f"when the provided maxVersionLevel:{level} is < 1."
+                )
     return levels
-
-
-def _check_upgrade(level: int) -> None:
-    if level < 0:
-        raise ToolError("Cannot specify a negative version level.")
-    if level < 1:
-        raise ToolError(
-            "The upgradeType flag should be set to SAFE_DOWNGRADE or UNSAFE_DOWNGRADE when the "
-            f"provided maxVersionLevel:{level} is < 1."
-        )
 
 
 def _send(operation: FeatureOperation, levels: dict[str, int], options: dict[str, Any]) -> None:

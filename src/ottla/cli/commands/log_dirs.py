@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ottla.clients.admin.cluster import LogDirDescription
-    from ottla.clients.blocking import Admin
 
 EXAMPLES = """
 \b
@@ -46,28 +45,26 @@ def log_dirs(**options: Any) -> None:
         failures_reported(),
         open_admin(options["bootstrap_server"], options["command_config"]) as admin,
     ):
-        _describe(admin, options["broker_list"], _words(options["topic_list"]))
+        broker_list = options["broker_list"]
+        topics = _words(options["topic_list"])
+        existing = [node.node_id for node in admin.describe_cluster().brokers]
+        requested = _broker_ids(broker_list) or existing
+        missing = [broker for broker in requested if broker not in existing]
+        if missing:
+            raise ToolError(
+                f"ERROR: The given brokers do not exist from --broker-list: {_joined(missing)}. "
+                f"Current existent brokers: {_joined(existing)}"
+            )
+        if not wants_json():
+            click.echo("Querying brokers for log directories information")
+        found = admin.describe_log_dirs(requested)
+        if not wants_json():
+            click.echo(f"Received log directory information from brokers {_joined(requested)}")
+        click.echo(as_json(found, topics))
 
 
 def _words(text: str) -> list[str]:
     return [word for word in text.split(",") if word]
-
-
-def _describe(admin: Admin, broker_list: str, topics: Sequence[str]) -> None:
-    existing = [node.node_id for node in admin.describe_cluster().brokers]
-    requested = _broker_ids(broker_list) or existing
-    missing = [broker for broker in requested if broker not in existing]
-    if missing:
-        raise ToolError(
-            f"ERROR: The given brokers do not exist from --broker-list: {_joined(missing)}. "
-            f"Current existent brokers: {_joined(existing)}"
-        )
-    if not wants_json():
-        click.echo("Querying brokers for log directories information")
-    found = admin.describe_log_dirs(requested)
-    if not wants_json():
-        click.echo(f"Received log directory information from brokers {_joined(requested)}")
-    click.echo(as_json(found, topics))
 
 
 def _broker_ids(text: str) -> list[int]:

@@ -207,7 +207,14 @@ async def _serve(
         click.echo(line)
     sys.stdout.flush()
     if ready_file is not None:
-        _write_ready(Path(ready_file), node)
+        path = Path(ready_file)
+        # atomically: other programs wait for the file
+        ready = {"bootstrap": node.bootstrap, "pid": os.getpid(), "cluster_id": node.cluster_id}
+        if node.http.url is not None:
+            ready["metrics"] = node.http.url
+        temporary = path.with_name(path.name + ".tmp")
+        temporary.write_text(json.dumps(ready) + "\n", encoding="utf-8")
+        temporary.replace(path)
     notify("READY=1", f"STATUS=serves {node.bootstrap}")
     node.collections.start()
     try:
@@ -267,16 +274,6 @@ def _signals() -> asyncio.Event:
     return stopped
 
 
-def _write_ready(path: Path, node: Node) -> None:
-    """Write the address for other programs, atomically."""
-    ready = {"bootstrap": node.bootstrap, "pid": os.getpid(), "cluster_id": node.cluster_id}
-    if node.http.url is not None:
-        ready["metrics"] = node.http.url
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(json.dumps(ready) + "\n", encoding="utf-8")
-    temporary.replace(path)
-
-
 def _remove(path: Path) -> None:
     path.unlink(missing_ok=True)
 
@@ -297,7 +294,16 @@ def format_empty(config: BrokerConfig, cluster_id: str | None) -> None:
     try:
         target = real_environment(config, quiet=True)
         if is_dynamic and config.has_other_controllers:
-            _check_formatted(config)
+            # a controller without its metadata directory would be another quorum alone
+            from ottla.server.node.format import read_meta_properties
+            from ottla.server.node.identity import format_command
+            from ottla.server.system.files import RealDirectory
+
+            if read_meta_properties(RealDirectory(config.metadata_directory)) is None:
+                raise click.ClickException(
+                    f"{config.metadata_directory} is not formatted, and --format makes no quorum "
+                    f"of several controllers: {format_command(config)}"
+                )
         request = FormatRequest(
             cluster_id=cluster_id or _known_id(config) or str(target.new_uuid()),
             standalone=is_dynamic and not config.has_other_controllers,
@@ -310,19 +316,6 @@ def format_empty(config: BrokerConfig, cluster_id: str | None) -> None:
         raise click.ClickException(f"{text}; give this user a directory to write to") from error
     except (FormatError, CorruptMessage, ValueError) as error:
         raise click.ClickException(str(error)) from error
-
-
-def _check_formatted(config: BrokerConfig) -> None:
-    """Refuse a controller without its metadata directory: alone it would be another quorum."""
-    from ottla.server.node.format import read_meta_properties
-    from ottla.server.node.identity import format_command
-    from ottla.server.system.files import RealDirectory
-
-    if read_meta_properties(RealDirectory(config.metadata_directory)) is None:
-        raise click.ClickException(
-            f"{config.metadata_directory} is not formatted, and --format makes no quorum of "
-            f"several controllers: {format_command(config)}"
-        )
 
 
 def _known_id(config: BrokerConfig) -> str | None:

@@ -80,7 +80,14 @@ class ShareGroupTool(GroupTool["GroupDescription"]):
             require_groups("describe", options)
             check_describe(options)
         if options["delete"]:
-            _check_delete(options)
+            if not options["group"] and not options["all_groups"]:
+                raise click.UsageError("Option [delete] takes the options [group] or [all-groups]")
+            if options["group"] and options["all_groups"]:
+                raise click.UsageError(
+                    "Option [delete] takes either [group] or [all-groups], not both."
+                )
+            if options["topic"]:
+                raise click.UsageError("Option [delete] does not take the option: [topic]")
         if options["delete_offsets"] and not (options["group"] and options["topic"]):
             raise click.UsageError(
                 "Option [delete-offsets] takes the following options: [topic], [group]"
@@ -210,22 +217,22 @@ class ShareGroupTool(GroupTool["GroupDescription"]):
         try:
             outcomes = admin.delete_share_group_offsets(options["group"][0], topics)
         except KafkaError as error:
-            _report_deletion(error)
+            expected = (
+                ErrorCode.INVALID_GROUP_ID,
+                ErrorCode.GROUP_ID_NOT_FOUND,
+                ErrorCode.GROUP_AUTHORIZATION_FAILED,
+                ErrorCode.NON_EMPTY_GROUP,
+            )
+            known = error.code in expected
+            print_problem(
+                error.message if known else f"Encounter some unknown error: {java_text(error)}"
+            )
             outcomes = dict.fromkeys(topics, error)
         rows = [
             (topic, f"Error: {error.message}" if error else "Successful")
             for topic, error in sorted(outcomes.items())
         ]
         click.echo("\n" + columns({"TOPIC": "15+", "STATUS": "0"}, rows))
-
-
-def _check_delete(options: Options) -> None:
-    if not options["group"] and not options["all_groups"]:
-        raise click.UsageError("Option [delete] takes the options [group] or [all-groups]")
-    if options["group"] and options["all_groups"]:
-        raise click.UsageError("Option [delete] takes either [group] or [all-groups], not both.")
-    if options["topic"]:
-        raise click.UsageError("Option [delete] does not take the option: [topic]")
 
 
 def _check_reset(options: Options) -> None:
@@ -245,14 +252,3 @@ def _print_note(group: GroupDescription) -> None:
         print_problem(f"Share group '{group.group_id}' does not exist.")
     elif group.state == "Empty":
         click.echo(f"\nShare group '{group.group_id}' has no active members.", err=True)
-
-
-def _report_deletion(error: KafkaError) -> None:
-    expected = (
-        ErrorCode.INVALID_GROUP_ID,
-        ErrorCode.GROUP_ID_NOT_FOUND,
-        ErrorCode.GROUP_AUTHORIZATION_FAILED,
-        ErrorCode.NON_EMPTY_GROUP,
-    )
-    known = error.code in expected
-    print_problem(error.message if known else f"Encounter some unknown error: {java_text(error)}")

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from ottla.config.metrics import MetricsAddress
-    from ottla.streams.query.stores import StoreSelection
     from ottla.streams.run.application import Streams
     from ottla.streams.run.metrics import StreamsMetrics
     from ottla.streams.run.progress import Progress
@@ -122,7 +121,11 @@ def query(
     selection = StoreSelection(**given)
     try:
         with _session(settings, verbose=verbose) as spark:
-            entries = _entries(topology, checkpoint, store, spark, selection)
+            from ottla.streams.query.stores import query_store, select
+
+            found = query_store(topology, checkpoint, store, spark)
+            serde = topology.stores[store].key or topology.config.default_key_serde
+            entries = list(select(found, serde, selection))
     except OttlaError as error:
         raise click.ClickException(with_next_step(str(error), error)) from error
     for name, value in () if counts else entries:
@@ -159,21 +162,6 @@ def _in_one_line(*, shows_trace: bool = False) -> Iterator[None]:
         if shows_trace:
             click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
         raise click.ClickException(reason(error)) from error
-
-
-def _entries(
-    topology: Topology,
-    checkpoint: str,
-    store: str,
-    spark: SparkSession,
-    selection: StoreSelection,
-) -> list[tuple[Any, Any]]:
-    """Return the selected entries of a store; OttlaError."""
-    from ottla.streams.query.stores import query_store, select
-
-    found = query_store(topology, checkpoint, store, spark)
-    serde = topology.stores[store].key or topology.config.default_key_serde
-    return list(select(found, serde, selection))
 
 
 def _text(value: Any) -> str:
@@ -254,7 +242,12 @@ def _run_program(
     )
     try:
         with _in_one_line():
-            _run(app, options)
+            if options["conf"]:  # Spark checks these settings before the brokers are asked
+                app.open()
+            if options["once"]:
+                _run_once(app, options["metrics"], as_json=options["as_json"])
+            else:
+                _run_on(app, options["restarts"], options["metrics"], as_json=options["as_json"])
     except OttlaError as error:
         raise click.ClickException(with_next_step(str(error), error)) from error
     finally:
@@ -312,16 +305,6 @@ def _submit(program: Path, options: dict[str, Any], config: dict[str, str]) -> i
     files = ",".join(filter(None, (str(program.resolve()), config.get(_YARN_FILES))))
     name = {"spark.app.name": program.stem, **config, _YARN_FILES: files}
     return submit(options["master"], name, main, arguments)
-
-
-def _run(app: Streams, options: dict[str, Any]) -> None:
-    """Run until the end; Spark checks the settings given here before the brokers are asked."""
-    if options["conf"]:
-        app.open()
-    if options["once"]:
-        _run_once(app, options["metrics"], as_json=options["as_json"])
-    else:
-        _run_on(app, options["restarts"], options["metrics"], as_json=options["as_json"])
 
 
 def _run_once(app: Streams, address: MetricsAddress | None, *, as_json: bool) -> None:

@@ -76,7 +76,9 @@ def streams_application_reset(**options: Any) -> None:
     """Reset an application's offsets and delete its internal topics."""
     if not options["application_id"]:
         raise click.UsageError("Missing required option(s) [application-id]")
-    _check_pairs(options)
+    if options["config_file"] and options["command_config"]:
+        refuse_both("config_file", "command_config")
+    scenario_of(SCENARIOS, options)
     if options["config_file"]:
         click.echo(CONFIG_FILE_WARNING)
     if options["intermediate_topics"]:
@@ -92,12 +94,6 @@ def streams_application_reset(**options: Any) -> None:
         raise SystemExit(1) from error
     if status:
         raise SystemExit(status)
-
-
-def _check_pairs(options: dict[str, Any]) -> None:
-    if options["config_file"] and options["command_config"]:
-        refuse_both("config_file", "command_config")
-    scenario_of(SCENARIOS, options)
 
 
 def _run(admin: Admin, options: dict[str, Any]) -> int:

@@ -309,7 +309,19 @@ def _describe(admin: Admin, flags: TopicFlags) -> None:
     for topic in describe_topics(admin, names) if names else ():
         selected = [it for it in sorted(topic.partitions) if _is_selected(flags, topic, it)]
         if not wants_json():
-            _print_topic(flags, topic, selected)
+            filtered = flags.unavailable_partitions or flags.under_replicated_partitions
+            filtered = filtered or flags.under_min_isr_partitions or flags.at_min_isr_partitions
+            if not filtered and (topic.settings or not flags.topics_with_overrides):
+                configs = ",".join(f"{key}={value}" for key, value in topic.settings.items())
+                click.echo(
+                    f"Topic: {topic.name}\tTopicId: {topic.topic_id}"
+                    f"\tPartitionCount: {len(topic.partitions)}"
+                    f"\tReplicationFactor: {topic.partitions[0].replication_factor}"
+                    f"\tConfigs: {configs}"
+                )
+            if not flags.topics_with_overrides:
+                for partition in selected:
+                    click.echo(_partition_line(topic.name, partition))
         elif topic.settings if flags.topics_with_overrides else selected:
             documents.append(topic.document(selected))
     if wants_json():
@@ -325,21 +337,6 @@ def _name_of(admin: Admin, flags: TopicFlags) -> list[str]:
     if not names and not flags.if_exists:
         raise CommandError(f"TopicId '{flags.topic_id}' does not exist as expected")
     return names
-
-
-def _print_topic(flags: TopicFlags, topic: TopicFacts, selected: list[PartitionFacts]) -> None:
-    filtered = flags.unavailable_partitions or flags.under_replicated_partitions
-    filtered = filtered or flags.under_min_isr_partitions or flags.at_min_isr_partitions
-    if not filtered and (topic.settings or not flags.topics_with_overrides):
-        configs = ",".join(f"{key}={value}" for key, value in topic.settings.items())
-        click.echo(
-            f"Topic: {topic.name}\tTopicId: {topic.topic_id}"
-            f"\tPartitionCount: {len(topic.partitions)}"
-            f"\tReplicationFactor: {topic.partitions[0].replication_factor}\tConfigs: {configs}"
-        )
-    if not flags.topics_with_overrides:
-        for partition in selected:
-            click.echo(_partition_line(topic.name, partition))
 
 
 def _is_selected(flags: TopicFlags, topic: TopicFacts, partition: PartitionFacts) -> bool:

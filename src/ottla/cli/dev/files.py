@@ -77,20 +77,28 @@ class DevFiles(NamedTuple):
             settings["listeners"] = _listeners(port)
             write_private(self.settings, write_properties(settings))
             return ()
-        self._make_certificates()
-        passwords = {user: secrets.token_urlsafe(_PASSWORD_BYTES) for user in (ADMIN, NODE)}
-        write_private(self.client, write_properties(self._client_settings(passwords[ADMIN])))
-        write_private(self.kcat, write_properties(self._librdkafka_settings(passwords[ADMIN])))
-        write_private(self.settings, write_properties(self._node_settings(port, passwords[NODE])))
-        return tuple(
-            f"{MECHANISM}=[name={user},password={password}]" for user, password in passwords.items()
-        )
-
-    def _make_certificates(self) -> None:
         authority = new_authority("Ottla development authority")
         self.authority.write_text(authority.certificate_pem, encoding="utf-8")
         node = issue(authority, NODE, LOOPBACK)
         write_private(self._node_keys, node.key_pem + node.certificate_pem)
+        passwords = {user: secrets.token_urlsafe(_PASSWORD_BYTES) for user in (ADMIN, NODE)}
+        write_private(self.client, write_properties(self._client_settings(passwords[ADMIN])))
+        write_private(
+            self.kcat,
+            write_properties(
+                {
+                    "security.protocol": "SASL_SSL",
+                    "sasl.mechanisms": MECHANISM,
+                    "sasl.username": ADMIN,
+                    "sasl.password": passwords[ADMIN],
+                    "ssl.ca.location": str(self.authority),
+                }
+            ),
+        )
+        write_private(self.settings, write_properties(self._node_settings(port, passwords[NODE])))
+        return tuple(
+            f"{MECHANISM}=[name={user},password={password}]" for user, password in passwords.items()
+        )
 
     @property
     def _node_keys(self) -> Path:
@@ -124,15 +132,6 @@ class DevFiles(NamedTuple):
             "sasl.jaas.config": _login(ADMIN, password),
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(self.authority),
-        }
-
-    def _librdkafka_settings(self, password: str) -> dict[str, str]:
-        return {
-            "security.protocol": "SASL_SSL",
-            "sasl.mechanisms": MECHANISM,
-            "sasl.username": ADMIN,
-            "sasl.password": password,
-            "ssl.ca.location": str(self.authority),
         }
 
 

@@ -59,7 +59,20 @@ def spark_config(options: dict[str, Any]) -> dict[str, str]:
     for name, flag in (("spark.submit.pyFiles", "py_files"), (archives, "archives")):
         if options[flag]:
             config[name] = options[flag]
-    _check(options, config)
+    master = options["master"]
+    if options["deploy_mode"] == "cluster" and master != "yarn":
+        raise click.UsageError(
+            "--deploy-mode cluster needs --master yarn; in Kubernetes run this command in a pod, "
+            "elsewhere on a machine of the cluster"
+        )
+    if master == "yarn" and not _HADOOP & set(os.environ):
+        raise click.UsageError(
+            "--master yarn: set HADOOP_CONF_DIR to the directory of yarn-site.xml and core-site.xml"
+        )
+    if master.startswith("sc://") and (options["py_files"] or options["archives"]):
+        raise click.UsageError("--py-files, --archives: with Spark Connect the server has them")
+    if master.startswith("k8s://") and "spark.kubernetes.container.image" not in config:
+        raise click.UsageError("--master k8s://…: give --conf spark.kubernetes.container.image=…")
     return config
 
 
@@ -97,20 +110,3 @@ def _checked_master(_: click.Context, __: click.Parameter, master: str) -> str:
             "or sc://host:15002 of Spark Connect"
         )
     return master
-
-
-def _check(options: dict[str, Any], config: dict[str, str]) -> None:
-    master = options["master"]
-    if options["deploy_mode"] == "cluster" and master != "yarn":
-        raise click.UsageError(
-            "--deploy-mode cluster needs --master yarn; in Kubernetes run this command in a pod, "
-            "elsewhere on a machine of the cluster"
-        )
-    if master == "yarn" and not _HADOOP & set(os.environ):
-        raise click.UsageError(
-            "--master yarn: set HADOOP_CONF_DIR to the directory of yarn-site.xml and core-site.xml"
-        )
-    if master.startswith("sc://") and (options["py_files"] or options["archives"]):
-        raise click.UsageError("--py-files, --archives: with Spark Connect the server has them")
-    if master.startswith("k8s://") and "spark.kubernetes.container.image" not in config:
-        raise click.UsageError("--master k8s://…: give --conf spark.kubernetes.container.image=…")

@@ -72,7 +72,12 @@ Examples:
 @click.option("--hide-header", is_flag=True, help="Omit the header.")
 def consumer_perf_test(**flags: Any) -> None:
     """Read records as fast as possible and report the rates."""
-    _check(flags)
+    require(flags["bootstrap_server"], "bootstrap-server")
+    if (flags["topic"] is None) == (flags["include"] is None):
+        raise click.UsageError(
+            "Exactly one of the following arguments is required: [topic], [include]"
+        )
+    accept_old_flags(flags)
     java_date(flags["date_format"], 0)  # reports an invalid letter before reading
     if not flags["hide_header"]:
         first = "time, threadId" if flags["show_detailed_stats"] else "start.time, end.time"
@@ -89,15 +94,6 @@ def consumer_perf_test(**flags: Any) -> None:
     reading.finish()
     if measured is not None:
         print_metrics(measured)
-
-
-def _check(flags: dict[str, Any]) -> None:
-    require(flags["bootstrap_server"], "bootstrap-server")
-    if (flags["topic"] is None) == (flags["include"] is None):
-        raise click.UsageError(
-            "Exactly one of the following arguments is required: [topic], [include]"
-        )
-    accept_old_flags(flags)
 
 
 def _settings(flags: dict[str, Any]) -> dict[str, Any]:
@@ -173,17 +169,14 @@ class ConsumerRun:
                     len(record[2] or b"") + len(record[3] or b"") for record in records
                 )
             if batches and now_ms - self._reported_ms >= flags["reporting_interval"]:
-                self._report(now_ms)
+                if self._flags["show_detailed_stats"]:
+                    click.echo(self._progress_line(now_ms))
+                self._joining.window_ms = 0
+                self._reported_ms = now_ms
+                self._reported = (self._records, self._bytes)
         if self._records < num_records:
             warn_of_timeout(timeout_ms)
         self._ended_ms = _now_ms()
-
-    def _report(self, now_ms: int) -> None:
-        if self._flags["show_detailed_stats"]:
-            click.echo(self._progress_line(now_ms))
-        self._joining.window_ms = 0
-        self._reported_ms = now_ms
-        self._reported = (self._records, self._bytes)
 
     def _progress_line(self, now_ms: int) -> str:
         elapsed_ms = now_ms - self._reported_ms

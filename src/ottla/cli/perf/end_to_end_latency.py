@@ -102,7 +102,15 @@ def end_to_end_latency(**flags: Any) -> None:
             Consumer(config=consumer_settings({**given, **reading})) as consumer,
             Producer(config=producer_settings({**given, **writing})) as producer,
         ):
-            _prepare(consumer, flags["topic"])
+            topic = flags["topic"]
+            # at the end of every partition before the first record is sent
+            partitions = [
+                TopicPartition(topic, one.partition) for one in consumer.partitions_for(topic)
+            ]
+            consumer.assign(partitions)
+            consumer.seek_to_end(*partitions)
+            for partition in partitions:
+                consumer.position(partition)
             _measure(consumer, producer, flags)
     except (KafkaError, MismatchError) as error:
         click.echo(failure_text(error), err=True)
@@ -146,15 +154,6 @@ def _make_topic(flags: dict[str, Any]) -> None:
         if isinstance(outcome, KafkaError):
             click.echo(f"Creation of topic {topic} failed")
             raise outcome
-
-
-def _prepare(consumer: Consumer, topic: str) -> None:
-    """Seek to the end of every partition before the first record is sent."""
-    partitions = [TopicPartition(topic, one.partition) for one in consumer.partitions_for(topic)]
-    consumer.assign(partitions)
-    consumer.seek_to_end(*partitions)
-    for partition in partitions:
-        consumer.position(partition)
 
 
 def _measure(consumer: Consumer, producer: Producer, flags: dict[str, Any]) -> None:

@@ -211,21 +211,18 @@ class Stats:
         self._window_sum += latency_ms
         self._window_highest = max(self._window_highest, latency_ms)
         if now_ms - self._window_began_ms >= self._interval_ms:
-            self._report()
-
-    def _report(self) -> None:
-        if self._is_steady and self.count == self._window_count:
-            click.echo("In steady state.")
-        if not self.is_silent:
-            elapsed = _now_ms() - self._window_began_ms
-            click.echo(
-                f"{self._window_count} records sent, "
-                f"{decimals(ratio(1000.0 * self._window_count, elapsed), 1)} records/sec "
-                f"({decimals(ratio(1000.0 * self._window_bytes, elapsed) / BYTES_PER_MB, 2)} "
-                f"MB/sec), {decimals(ratio(self._window_sum, self._window_count), 1)} ms avg "
-                f"latency, {self._window_highest:.1f} ms max latency."
-            )
-        self._new_window()
+            if self._is_steady and self.count == self._window_count:
+                click.echo("In steady state.")
+            if not self.is_silent:
+                elapsed = _now_ms() - self._window_began_ms
+                click.echo(
+                    f"{self._window_count} records sent, "
+                    f"{decimals(ratio(1000.0 * self._window_count, elapsed), 1)} records/sec "
+                    f"({decimals(ratio(1000.0 * self._window_bytes, elapsed) / BYTES_PER_MB, 2)} "
+                    f"MB/sec), {decimals(ratio(self._window_sum, self._window_count), 1)} ms avg "
+                    f"latency, {self._window_highest:.1f} ms max latency."
+                )
+            self._new_window()
 
     def total_line(self) -> str:
         """Return the summary line."""
@@ -312,7 +309,9 @@ class ProducerRun:
             self._transactions.begin_if_due()
             began_ms = _now_ms()
             if warmup and number == warmup:
-                self._begin_steady_state()
+                left = self._flags["num_records"] - self._flags["warmup_records"]
+                self._steady = Stats(left, interval_ms=self._interval_ms, is_steady=True)
+                self._stats.is_silent = True
             try:
                 delivery = send(topic, value)
             except KafkaError as error:
@@ -328,11 +327,6 @@ class ProducerRun:
                 pace.wait(number + 1)
 
         self._transactions.commit()
-
-    def _begin_steady_state(self) -> None:
-        left = self._flags["num_records"] - self._flags["warmup_records"]
-        self._steady = Stats(left, interval_ms=self._interval_ms, is_steady=True)
-        self._stats.is_silent = True
 
     def _records_of(self, delivery: Delivery) -> list[tuple[int, int, bool]]:
         from ottla.clients.producer.producer import call_on_delivery

@@ -69,7 +69,12 @@ Examples:
 @click.option("--enable-systest-events", is_flag=True, hidden=True)
 def console_share_consumer(**options: Any) -> None:
     """Print the records of a topic as a member of a share group."""
-    _check(options)
+    if options["topic"] is None:
+        raise click.UsageError("--topic is a required argument")
+    require(options["bootstrap_server"], "bootstrap-server")
+    if options["reject"] and options["release"]:
+        raise click.UsageError("At most one of --reject and --release may be specified.")
+    warn_of_old_flags(options, "--consumer-config")
     settings = consumer_settings(_settings(options))
     from ottla.clients.share.blocking import ShareConsumer
 
@@ -87,15 +92,6 @@ def console_share_consumer(**options: Any) -> None:
         lambda record: consumer.acknowledge(record, _print(record, write, options)),
         options,
     )
-
-
-def _check(options: dict[str, Any]) -> None:
-    if options["topic"] is None:
-        raise click.UsageError("--topic is a required argument")
-    require(options["bootstrap_server"], "bootstrap-server")
-    if options["reject"] and options["release"]:
-        raise click.UsageError("At most one of --reject and --release may be specified.")
-    warn_of_old_flags(options, "--consumer-config")
 
 
 def _settings(options: dict[str, Any]) -> dict[str, Any]:

@@ -72,7 +72,13 @@ Examples:
 @click.option("--hide-header", is_flag=True, help="Omit the header.")
 def share_consumer_perf_test(**flags: Any) -> None:
     """Read records in a share group as fast as possible and report the rates."""
-    _check(flags)
+    require(flags["topic"], "topic")
+    require(flags["bootstrap_server"], "bootstrap-server")
+    accept_old_flags(flags)
+    if flags["threads"] <= 0:
+        raise click.ClickException("Number of threads must be greater than 0.")
+    if flags["reporting_interval"] <= 0:
+        raise click.ClickException("Reporting interval must be greater than 0.")
     java_date(flags["date_format"], 0)  # reports an invalid letter before reading
     given = _settings(flags)
     if not flags["hide_header"]:
@@ -95,16 +101,6 @@ def share_consumer_perf_test(**flags: Any) -> None:
     reading.finish([name for name, _ in consumers])
     for values in measured:
         print_metrics(values)
-
-
-def _check(flags: dict[str, Any]) -> None:
-    require(flags["topic"], "topic")
-    require(flags["bootstrap_server"], "bootstrap-server")
-    accept_old_flags(flags)
-    if flags["threads"] <= 0:
-        raise click.ClickException("Number of threads must be greater than 0.")
-    if flags["reporting_interval"] <= 0:
-        raise click.ClickException("Reporting interval must be greater than 0.")
 
 
 def _settings(flags: dict[str, Any]) -> dict[str, Any]:

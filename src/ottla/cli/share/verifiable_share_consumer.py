@@ -18,7 +18,6 @@ from ottla.errors import ConfigError, KafkaError
 
 if TYPE_CHECKING:
     from ottla.clients.share.blocking import ShareConsumer
-    from ottla.clients.share.records import ShareRecord
     from ottla.types import TopicPartition
 
 _POLL_S = 0.2
@@ -68,7 +67,15 @@ def verifiable_share_consumer(**flags: Any) -> None:
     try:
         events.write("startup_complete")
         if strategy:
-            _set_strategy(flags, strategy)
+            from ottla.clients.admin.configs import ConfigResource, ResourceType
+
+            if strategy not in STRATEGIES:
+                raise ConfigError(f"Unknown share group auto offset reset strategy: {strategy}")
+            group = ConfigResource(ResourceType.GROUP, flags["group_id"])
+            with open_admin(flags["bootstrap_server"], flags["command_config"]) as admin:
+                failure = admin.alter_configs({group: {"share.auto.offset.reset": strategy}})[group]
+            if failure is not None:
+                raise failure
             events.write("offset_reset_strategy_set", offsetResetStrategy=strategy)
         run.read_all(stop)
     except KafkaError as error:  # Kafka logs it and shuts down normally
@@ -76,18 +83,6 @@ def verifiable_share_consumer(**flags: Any) -> None:
     consumer.close()
     events.write("shutdown_complete")
     sys.exit(stop.status)
-
-
-def _set_strategy(flags: dict[str, Any], strategy: str) -> None:
-    from ottla.clients.admin.configs import ConfigResource, ResourceType
-
-    if strategy not in STRATEGIES:
-        raise ConfigError(f"Unknown share group auto offset reset strategy: {strategy}")
-    group = ConfigResource(ResourceType.GROUP, flags["group_id"])
-    with open_admin(flags["bootstrap_server"], flags["command_config"]) as admin:
-        failure = admin.alter_configs({group: {"share.auto.offset.reset": strategy}})[group]
-    if failure is not None:
-        raise failure
 
 
 class Run:
@@ -111,33 +106,27 @@ class Run:
             records = self._consumer.poll(_POLL_S)
             if not records:
                 continue
-            self._report(records)
+            offsets: dict[tuple[str, int], list[int]] = {}
+            for record in records:
+                offsets.setdefault((record.topic, record.partition), []).append(record.offset)
+                if self._flags["verbose"]:
+                    self._events.write(
+                        "record_data",
+                        key=_text(record.key),
+                        value=_text(record.value),
+                        topic=record.topic,
+                        partition=record.partition,
+                        offset=record.offset,
+                    )
+            shown = [_named(*place, found) for place, found in offsets.items()]
+            self._events.write("records_consumed", count=len(records), partitions=shown)
             if self._flags["acknowledgement_mode"] == "async":
                 self._consumer.commit_nowait()
             elif self._flags["acknowledgement_mode"] == "sync":
-                self._commit()
-
-    def _commit(self) -> None:
-        for partition, error in self._consumer.commit().items():
-            if error is not None:
-                text = "Failed to commit offset synchronously for topic partition"
-                click.echo(f"{text}: {partition}", err=True)
-
-    def _report(self, records: list[ShareRecord]) -> None:
-        offsets: dict[tuple[str, int], list[int]] = {}
-        for record in records:
-            offsets.setdefault((record.topic, record.partition), []).append(record.offset)
-            if self._flags["verbose"]:
-                self._events.write(
-                    "record_data",
-                    key=_text(record.key),
-                    value=_text(record.value),
-                    topic=record.topic,
-                    partition=record.partition,
-                    offset=record.offset,
-                )
-        shown = [_named(*place, found) for place, found in offsets.items()]
-        self._events.write("records_consumed", count=len(records), partitions=shown)
+                for partition, error in self._consumer.commit().items():
+                    if error is not None:
+                        text = "Failed to commit offset synchronously for topic partition"
+                        click.echo(f"{text}: {partition}", err=True)
 
     def _on_acknowledged(
         self, offsets: dict[TopicPartition, frozenset[int]], error: KafkaError | None

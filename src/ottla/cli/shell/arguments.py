@@ -146,21 +146,18 @@ def _with_arguments(name: str, words: Sequence[str]) -> ShellCall:
     if kind is not None and kind.number in "+1" and not values:
         raise ShellError("too few arguments")
     if name == "history" and values:
-        _check_number(values[0])
+        text = values[0]
+        try:
+            java_integer(text, 32)
+        except ValueError as error:
+            raise ShellError(
+                f"argument numEntriesToShow: could not convert '{text}' to Integer ({error})"
+            ) from error
     return ShellCall(name, values)
 
 
 def _is_flag(word: str) -> bool:
     return word.startswith("-") and word != "-" and _NUMBER.fullmatch(word) is None
-
-
-def _check_number(text: str) -> None:
-    try:
-        java_integer(text, 32)
-    except ValueError as error:
-        raise ShellError(
-            f"argument numEntriesToShow: could not convert '{text}' to Integer ({error})"
-        ) from error
 
 
 def _unrecognized(words: Iterable[str]) -> str:

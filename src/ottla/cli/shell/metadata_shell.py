@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from ottla.cli.shell.image_tree import Node
     from ottla.metadata.image.image import MetadataImage
-    from ottla.records.batch import RecordBatch
 
 USAGE: Final = """usage: kafka-metadata-shell [-h] --snapshot SNAPSHOT
                             [command [command ...]]
@@ -212,7 +211,12 @@ def read_metadata(path: Path, warn: Callable[[str], object]) -> tuple[MetadataIm
             if batch.is_control:
                 continue
             at = OffsetAndEpoch(batch.last_offset, batch.leader_epoch)
-            _apply(batch, at, loader, warn)
+            # one by one: earlier records may be in a snapshot only
+            for record in batch.records():
+                try:
+                    loader.load_batch([decode_record(record.value)], at, MetadataDelta())
+                except OttlaError as error:
+                    warn(f"the record at offset {record.offset} was not applied: {error}")
             if not loader.in_transaction:
                 provenance = Provenance(at, batch.max_timestamp)
     if is_empty:
@@ -220,17 +224,6 @@ def read_metadata(path: Path, warn: Callable[[str], object]) -> tuple[MetadataIm
             f"{path} has no complete batch: it is neither a snapshot nor a metadata log"
         )
     return loader.image, provenance
-
-
-def _apply(
-    batch: RecordBatch, at: OffsetAndEpoch, loader: MetadataLoader, warn: Callable[[str], object]
-) -> None:
-    """Apply the records one by one: earlier records may be in a snapshot only."""
-    for record in batch.records():
-        try:
-            loader.load_batch([decode_record(record.value)], at, MetadataDelta())
-        except OttlaError as error:
-            warn(f"the record at offset {record.offset} was not applied: {error}")
 
 
 def converse(state: ShellState) -> None:

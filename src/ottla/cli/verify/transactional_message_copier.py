@@ -68,8 +68,28 @@ def transactional_message_copier(**flags: Any) -> None:
     stop.listen()
     try:
         with (
-            Producer(config=_producer_settings(flags)) as producer,
-            Consumer(config=_consumer_settings(flags)) as consumer,
+            Producer(
+                config={
+                    "bootstrap.servers": flags["broker_list"],
+                    "transactional.id": flags["transactional_id"],
+                    "transaction.timeout.ms": flags["transaction_timeout"],
+                    "batch.size": 512,
+                    "max.in.flight.requests.per.connection": 5,
+                }
+            ) as producer,
+            Consumer(
+                config={
+                    "bootstrap.servers": flags["broker_list"],
+                    "group.id": flags["consumer_group"],
+                    "isolation.level": "read_committed",
+                    "max.poll.records": flags["transaction_size"],
+                    "enable.auto.commit": "false",
+                    "session.timeout.ms": 10_000,
+                    "max.poll.interval.ms": 180_000,
+                    "heartbeat.interval.ms": 3_000,
+                    "auto.offset.reset": "earliest",
+                }
+            ) as consumer,
         ):
             copier = Copier(consumer, producer, flags)
             copier.run(stop)
@@ -78,30 +98,6 @@ def transactional_message_copier(**flags: Any) -> None:
         sys.exit(1)
     copier.report("ShutdownComplete")
     sys.exit(stop.status)
-
-
-def _producer_settings(flags: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "bootstrap.servers": flags["broker_list"],
-        "transactional.id": flags["transactional_id"],
-        "transaction.timeout.ms": flags["transaction_timeout"],
-        "batch.size": 512,
-        "max.in.flight.requests.per.connection": 5,
-    }
-
-
-def _consumer_settings(flags: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "bootstrap.servers": flags["broker_list"],
-        "group.id": flags["consumer_group"],
-        "isolation.level": "read_committed",
-        "max.poll.records": flags["transaction_size"],
-        "enable.auto.commit": "false",
-        "session.timeout.ms": 10_000,
-        "max.poll.interval.ms": 180_000,
-        "heartbeat.interval.ms": 3_000,
-        "auto.offset.reset": "earliest",
-    }
 
 
 class Copier(RebalanceListener):

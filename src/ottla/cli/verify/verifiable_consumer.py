@@ -160,21 +160,18 @@ class VerifiableConsumerRun(RebalanceListener):
             )
             if self._flags["verbose"]:
                 for record in records:
-                    self._report_record(partition, record)
+                    self._events.write(
+                        "record_data",
+                        key=_text(record.key),
+                        value=_text(record.value),
+                        topic=partition.topic,
+                        partition=partition.partition,
+                        offset=record.offset,
+                    )
             self._consumed += len(records)
         total = sum(len(records) for _, records in batches)
         self._events.write("records_consumed", count=total, partitions=summaries)
         return offsets
-
-    def _report_record(self, partition: TopicPartition, record: Record) -> None:
-        self._events.write(
-            "record_data",
-            key=_text(record.key),
-            value=_text(record.value),
-            topic=partition.topic,
-            partition=partition.partition,
-            offset=record.offset,
-        )
 
     def _commit(self, offsets: dict[TopicPartition, int]) -> None:
         shown = [{**_named(partition), "offset": offset} for partition, offset in offsets.items()]

@@ -107,22 +107,21 @@ class VerifiableProducerRun:
                 break
             prefix = flags["value_prefix"]
             value = f"{number}" if prefix is None else f"{prefix}.{number}"
-            self._send(next(keys), value, next(stamps))
+            key = next(keys)
+            timestamp_ms = next(stamps)
+            self._sent += 1
+            try:
+                self._producer.send(
+                    self._flags["topic"],
+                    value.encode(),
+                    None if key is None else key.encode(),
+                    timestamp_ms=timestamp_ms,
+                    on_delivery=self._reporter(key, value),
+                )
+            except KafkaError as error:
+                self._failed(key, value, error)
             while not stop.number and (lead := pace.lead_s(number + 1)) > 0:
                 time.sleep(min(lead, 0.1))
-
-    def _send(self, key: str | None, value: str, timestamp_ms: int | None) -> None:
-        self._sent += 1
-        try:
-            self._producer.send(
-                self._flags["topic"],
-                value.encode(),
-                None if key is None else key.encode(),
-                timestamp_ms=timestamp_ms,
-                on_delivery=self._reporter(key, value),
-            )
-        except KafkaError as error:
-            self._failed(key, value, error)
 
     def _reporter(self, key: str | None, value: str) -> Callable[[Delivery], None]:
         def report(delivery: Delivery) -> None:

@@ -56,7 +56,12 @@ class AdminCalls:
         self._settings = read_settings(ADMIN, config, settings)
         self._settings.client_id = self._settings.client_id or "ottla-admin"
         _check_api_timeout(self._settings)
-        self._uses_controllers = _is_for_controllers(self._settings)
+        if self._settings.bootstrap_controllers and self._settings.bootstrap_servers:
+            raise ConfigError(
+                "bootstrap.servers and bootstrap.controllers cannot both be set: connect to "
+                "brokers or controllers",
+            )
+        self._uses_controllers = bool(self._settings.bootstrap_controllers)
         if self._uses_controllers:
             self._settings.bootstrap_servers = self._settings.bootstrap_controllers
         metadata: ClusterMetadata | None = None
@@ -259,15 +264,6 @@ def _check_api_timeout(settings: ValidatedSettings) -> None:
             "request.timeout.ms."
         )
     settings.default_api_timeout_ms = settings.request_timeout_ms
-
-
-def _is_for_controllers(settings: ValidatedSettings) -> bool:
-    if settings.bootstrap_controllers and settings.bootstrap_servers:
-        raise ConfigError(
-            "bootstrap.servers and bootstrap.controllers cannot both be set: connect to brokers or "
-            "controllers",
-        )
-    return bool(settings.bootstrap_controllers)
 
 
 def response_code(answer: Any) -> int:

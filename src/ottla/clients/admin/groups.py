@@ -198,7 +198,20 @@ class GroupsAdmin(AdminCalls):
             PROTOCOL_TYPE,
             group.assignor_name,
             self._coordinator_node(group_id),
-            tuple(_consumer_member(one) for one in group.members),
+            tuple(
+                MemberDescription(
+                    one.member_id,
+                    one.instance_id,
+                    one.client_id,
+                    one.client_host,
+                    partitions_of(one.assignment),
+                    partitions_of(one.target_assignment),
+                    one.member_epoch,
+                    tuple(one.subscribed_topic_names),
+                    one.rack_id,
+                )
+                for one in group.members
+            ),
             group.group_epoch,
             group.assignment_epoch,
             group.authorized_operations,
@@ -370,20 +383,6 @@ def _classic_member(member: Any, protocol_type: str) -> MemberDescription:
         member.client_id,
         member.client_host,
         assignment,
-    )
-
-
-def _consumer_member(member: Any) -> MemberDescription:
-    return MemberDescription(
-        member.member_id,
-        member.instance_id,
-        member.client_id,
-        member.client_host,
-        partitions_of(member.assignment),
-        partitions_of(member.target_assignment),
-        member.member_epoch,
-        tuple(member.subscribed_topic_names),
-        member.rack_id,
     )
 
 

@@ -62,7 +62,33 @@ class ShareGroupsAdmin(GroupsAdmin):
             answer = await self._coordinator_call(
                 group_id, request, error_of=retriable_group_code, timeout=remaining
             )
-            return _described(answer.groups[0], self._coordinator_node(group_id))
+            group = answer.groups[0]
+            coordinator = self._coordinator_node(group_id)
+            _raise_error(group)
+            return GroupDescription(
+                group.group_id,
+                group.group_state,
+                "Share",
+                "share",
+                group.assignor_name,
+                coordinator,
+                tuple(
+                    MemberDescription(
+                        one.member_id,
+                        None,
+                        one.client_id,
+                        one.client_host,
+                        partitions_of(one.assignment),
+                        member_epoch=one.member_epoch,
+                        subscribed_topics=tuple(one.subscribed_topic_names),
+                        rack_id=one.rack_id,
+                    )
+                    for one in group.members
+                ),
+                group.group_epoch,
+                group.assignment_epoch,
+                group.authorized_operations,
+            )
 
         return await self._outcomes(group_ids, timeout, describe)
 
@@ -158,32 +184,3 @@ def _offset(one: Any) -> SharePartitionOffset | KafkaError | None:
         return None
     known = [value if value >= 0 else None for value in (one.leader_epoch, one.lag)]
     return SharePartitionOffset(one.start_offset, *known)
-
-
-def _described(group: Any, coordinator: int) -> GroupDescription:
-    _raise_error(group)
-    return GroupDescription(
-        group.group_id,
-        group.group_state,
-        "Share",
-        "share",
-        group.assignor_name,
-        coordinator,
-        tuple(_member(one) for one in group.members),
-        group.group_epoch,
-        group.assignment_epoch,
-        group.authorized_operations,
-    )
-
-
-def _member(one: Any) -> MemberDescription:
-    return MemberDescription(
-        one.member_id,
-        None,
-        one.client_id,
-        one.client_host,
-        partitions_of(one.assignment),
-        member_epoch=one.member_epoch,
-        subscribed_topics=tuple(one.subscribed_topic_names),
-        rack_id=one.rack_id,
-    )

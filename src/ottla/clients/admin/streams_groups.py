@@ -95,26 +95,24 @@ class StreamsGroupsAdmin(GroupsAdmin):
             answer = await self._coordinator_call(
                 group_id, request, error_of=retriable_group_code, timeout=remaining
             )
-            return _described(answer.groups[0], self._coordinator_node(group_id))
+            group = answer.groups[0]
+            coordinator = self._coordinator_node(group_id)
+            if group.error_code:
+                raise KafkaError(group.error_code, group.error_message)
+            topology = group.topology
+            return StreamsGroupDescription(
+                group.group_id,
+                group.group_state,
+                group.group_epoch,
+                group.assignment_epoch,
+                -1 if topology is None else topology.epoch,
+                tuple(map(_subtopology, () if topology is None else topology.subtopologies or ())),
+                tuple(_member(one) for one in group.members),
+                coordinator,
+                group.authorized_operations,
+            )
 
         return await self._outcomes(group_ids, timeout, describe)
-
-
-def _described(group: Any, coordinator: int) -> StreamsGroupDescription:
-    if group.error_code:
-        raise KafkaError(group.error_code, group.error_message)
-    topology = group.topology
-    return StreamsGroupDescription(
-        group.group_id,
-        group.group_state,
-        group.group_epoch,
-        group.assignment_epoch,
-        -1 if topology is None else topology.epoch,
-        tuple(map(_subtopology, () if topology is None else topology.subtopologies or ())),
-        tuple(_member(one) for one in group.members),
-        coordinator,
-        group.authorized_operations,
-    )
 
 
 def _subtopology(one: Any) -> SubtopologyDescription:

@@ -292,7 +292,11 @@ class TopicsAdmin(AdminCalls):
         while True:
             throttle_time_ms, answered = await call(remaining, self._remaining_seconds(deadline_ms))
             outcomes.update(answered)
-            remaining = [one for one in remaining if _is_over_quota(answered.get(_key(one)))]
+            remaining = [
+                one
+                for one in remaining
+                if _is_over_quota(answered.get(getattr(one, "topic_id", None) or one.name))
+            ]
             throttle_time_ms = max(throttle_time_ms, self._settings.retry_backoff_ms)
             if (
                 not remaining
@@ -464,11 +468,6 @@ class TopicsAdmin(AdminCalls):
         check_timeout(timeout)
         limit: int = self._settings.request_timeout_ms
         return limit if timeout is None else min(limit, int(timeout * 1000))
-
-
-def _key(requested: Any) -> Any:
-    """Return the name or id by which a response identifies a requested topic."""
-    return getattr(requested, "topic_id", None) or requested.name
 
 
 def _is_over_quota(outcome: Any) -> bool:

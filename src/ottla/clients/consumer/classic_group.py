@@ -201,20 +201,17 @@ class ClassicMembership(ClassicGroupMember):
             self.subscription.replace(p for p in self.subscription.partitions if p not in gone)
         if is_current:
             self._steps = [planned for planned in self._steps if planned is not step]
-            self._apply_step(step)
+            if step.kind == "assigned":
+                self.subscription.replace(self._assigned)
+                self.accept()
+                self.last_identity = self.identity
+                self._last_rebalance_ms = self.client.now_ms
+                self._rebalances.record(1, self.client.now_ms)
+                self._on_assigned()
+            elif step.kind == "prepare":
+                self.may_join()
         self.client.transport.wake()
         return is_current
-
-    def _apply_step(self, step: ListenerCall) -> None:
-        if step.kind == "assigned":
-            self.subscription.replace(self._assigned)
-            self.accept()
-            self.last_identity = self.identity
-            self._last_rebalance_ms = self.client.now_ms
-            self._rebalances.record(1, self.client.now_ms)
-            self._on_assigned()
-        elif step.kind == "prepare":
-            self.may_join()
 
     # ------------------------------------------------------------ hooks of the member
 

@@ -189,16 +189,15 @@ class ConsumerMembership(HeartbeatMember):
 
     def _has_news(self, now_ms: int) -> bool:
         if not self.is_member:
-            return not self.subscription.partitions and self._is_pattern_applied()
+            return not self.subscription.partitions and (
+                self.subscription.pattern is None or self.subscription.pattern_applied
+            )
         return (
             self._must_confirm
             or self._beats_at_once
             or self._fields.has_new_subscription()
             or self._interval_has_passed(now_ms)
         )
-
-    def _is_pattern_applied(self) -> bool:
-        return self.subscription.pattern is None or self.subscription.pattern_applied
 
     def _request(self) -> ConsumerGroupHeartbeatRequest:
         owned = None

@@ -128,7 +128,16 @@ class Fetcher:
         for state in self.subscription.partitions.values():
             node_id = self._node_for(state, now_ms)
             if node_id >= 0:
-                by_node.setdefault(node_id, {})[state.topic_partition] = self._entry(state)
+                metadata = self.client.metadata
+                known = metadata.partition(state.topic_partition)
+                epoch = -1 if known is None else known.leader_epoch
+                topic_id = metadata.topic_id(state.topic_partition.topic)
+                by_node.setdefault(node_id, {})[state.topic_partition] = (
+                    topic_id,
+                    state.fetch_position,
+                    epoch,
+                    self._settings.max_partition_fetch_bytes,
+                )
         for node_id, requested in by_node.items():
             if node_id in self._in_flight:
                 continue
@@ -167,13 +176,6 @@ class Fetcher:
         if leader < 0:
             self.client.metadata.mark_stale()
         return leader
-
-    def _entry(self, state: PartitionState) -> PartitionEntry:
-        metadata = self.client.metadata
-        known = metadata.partition(state.topic_partition)
-        epoch = -1 if known is None else known.leader_epoch
-        topic_id = metadata.topic_id(state.topic_partition.topic)
-        return topic_id, state.fetch_position, epoch, self._settings.max_partition_fetch_bytes
 
     def _send(self, node_id: int, requested: dict[TopicPartition, PartitionEntry]) -> None:
         session = self._sessions.setdefault(node_id, ClientFetchSession())
@@ -268,7 +270,12 @@ class Fetcher:
         if answer.error_code:
             self._failed(answer, state)
             return
-        self._log_answer(answer, state)
+        size = len(answer.records or b"")
+        text = "%s: %d bytes at offset %d; high watermark %d, last stable offset %d"
+        ends = (answer.high_watermark, answer.last_stable_offset)
+        self.client.trace.add(
+            "fetch", text, state.topic_partition, size, state.fetch_position, *ends
+        )
         state.high_watermark = answer.high_watermark
         state.last_stable_offset = answer.last_stable_offset
         state.log_start_offset = answer.log_start_offset
@@ -281,7 +288,14 @@ class Fetcher:
         view = records if isinstance(records, memoryview) else memoryview(records)
         end_offset = next_offset_after(view)
         if end_offset is None:
-            self.errors.add(_no_whole_batch(partition, fetch_offset, len(view)), state)
+            self.errors.add(
+                KafkaError(
+                    ErrorCode.CORRUPT_MESSAGE,
+                    f"{partition} at offset {fetch_offset}: the broker sent {len(view)} bytes "
+                    "without a whole batch",
+                ),
+                state,
+            )
             state.retry_at_ms = self.client.now_ms + self._settings.retry_backoff_ms
             return
         aborted = (answer.aborted_transactions or ()) if self._committed_only else None
@@ -296,14 +310,6 @@ class Fetcher:
         state.buffered.append(fetched)
         state.buffered_bytes += fetched.size
         state.fetch_position = end_offset
-
-    def _log_answer(self, answer: Any, state: PartitionState) -> None:
-        size = len(answer.records or b"")
-        text = "%s: %d bytes at offset %d; high watermark %d, last stable offset %d"
-        ends = (answer.high_watermark, answer.last_stable_offset)
-        self.client.trace.add(
-            "fetch", text, state.topic_partition, size, state.fetch_position, *ends
-        )
 
     def _failed(self, answer: Any, state: PartitionState) -> None:
         code = answer.error_code
@@ -450,10 +456,3 @@ def _forgotten(entries: dict[TopicPartition, PartitionEntry]) -> list[FetchReque
             )
         topic.partitions.append(partition)
     return list(topics.values())
-
-
-def _no_whole_batch(partition: TopicPartition, offset: int, size: int) -> KafkaError:
-    return KafkaError(
-        ErrorCode.CORRUPT_MESSAGE,
-        f"{partition} at offset {offset}: the broker sent {size} bytes without a whole batch",
-    )

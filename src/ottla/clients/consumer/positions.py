@@ -321,7 +321,12 @@ class Positions:
         if state.position is None:
             return
         if answer.end_offset < 0 or answer.leader_epoch < 0:  # the leader has not this epoch
-            self._epoch_unknown(state)
+            # As SubscriptionState.maybeCompleteValidation for UNDEFINED_EPOCH_OFFSET: the epoch was
+            # truncated, and no offset tells where the logs differ.
+            if self._policy is None:
+                self._truncated(state, None)
+            else:
+                self.reset(state)
         elif answer.end_offset < state.fetch_position:
             # The log was truncated below the position: continue from there (KAFKA-2334: not from
             # an end offset that is only lower because a new leader lags).
@@ -334,16 +339,6 @@ class Positions:
             else:
                 state.drop()
                 state.fetch_position = state.position
-
-    def _epoch_unknown(self, state: PartitionState) -> None:
-        """Reset the position: its epoch was truncated, and no offset tells where the logs differ.
-
-        Kafka: SubscriptionState.maybeCompleteValidation, UNDEFINED_EPOCH_OFFSET.
-        """
-        if self._policy is None:
-            self._truncated(state, None)
-        else:
-            self.reset(state)
 
     def _truncated(self, state: PartitionState, divergent_offset: int | None) -> None:
         """Report lost records to the user, who has no reset policy; validate again, as Kafka."""

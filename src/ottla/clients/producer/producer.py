@@ -104,7 +104,11 @@ class ProducerCore:
         self._woken_ms = -MAX_INT
         """When a blocked append last requested a poll."""
         self.interceptors = Interceptors(settings.interceptor_classes)
-        self.exit_warning = _warn_at_exit(self) if environment is None else None
+        self.exit_warning = (
+            weakref.finalize(self, _warn_of_unsent, weakref.ref(self))
+            if environment is None
+            else None
+        )
         warn_not_compiled()
 
     def require_open(self) -> None:
@@ -257,13 +261,6 @@ class ProducerCore:
             error = self.accumulator.failures.take()
         if error is not None:
             raise error
-
-
-def _warn_at_exit(
-    core: ProducerCore,
-) -> weakref.finalize[[weakref.ref[ProducerCore]], ProducerCore]:
-    """Warn if the interpreter ends before the producer is closed; `detach` when it is."""
-    return weakref.finalize(core, _warn_of_unsent, weakref.ref(core))
 
 
 def _warn_of_unsent(producer: weakref.ref[ProducerCore]) -> None:

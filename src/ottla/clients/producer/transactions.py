@@ -59,7 +59,14 @@ class Transactions:
     def __init__(self, settings: ValidatedSettings, runtime: Runtime, sender: ProducerIds) -> None:
         self.state = ProducerTransactionState()
         self.transactional_id: str = settings.transactional_id
-        _check_timeout(settings)
+        if (
+            settings.transaction_two_phase_commit_enable
+            and "transaction.timeout.ms" in settings.given
+        ):
+            raise ConfigError(
+                "Cannot set transaction.timeout.ms when transaction.two.phase.commit.enable is set "
+                "to true. Transactions will not expire with two-phase commit enabled."
+            )
         self._settings = settings
         self._runtime = runtime
         self._client = runtime.client
@@ -342,14 +349,6 @@ class Transactions:
             self.state.fail(error)
             self.state.check()
             raise error from None
-
-
-def _check_timeout(settings: ValidatedSettings) -> None:
-    if settings.transaction_two_phase_commit_enable and "transaction.timeout.ms" in settings.given:
-        raise ConfigError(
-            "Cannot set transaction.timeout.ms when transaction.two.phase.commit.enable is set to "
-            "true. Transactions will not expire with two-phase commit enabled."
-        )
 
 
 def _named(error: KafkaError) -> KafkaError:

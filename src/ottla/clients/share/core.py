@@ -134,7 +134,11 @@ class ShareConsumerCore:
         if self._is_woken:
             self._is_woken = False
             raise WakeupError("wakeup() was called")
-        self._raise_errors()
+        pending_error = self.client.pending_error() or self.client.metadata.topic_error
+        for errors in (self.group.errors, self.fetcher.errors):
+            pending_error = pending_error or errors.pop()
+        if pending_error is not None:
+            raise pending_error
         self.group.user_poll(self.now_ms())
         self._raise_unreadable()
         renewed = [record for one in self._in_flight.values() for record in one.take_renewed()]
@@ -191,13 +195,6 @@ class ShareConsumerCore:
             kept = self._in_flight.setdefault(failed.key, InFlightRecords(failed.key))
             kept.decide(failed.decided, failed.unreadable)
             raise failed.error
-
-    def _raise_errors(self) -> None:
-        pending_error = self.client.pending_error() or self.client.metadata.topic_error
-        for errors in (self.group.errors, self.fetcher.errors):
-            pending_error = pending_error or errors.pop()
-        if pending_error is not None:
-            raise pending_error
 
     # ------------------------------------------------------------ acknowledgements
 

@@ -143,17 +143,14 @@ class ShareFetcher:
                 continue
             due_ms = max(node.retry_at_ms, self._client.available_at_ms(node_id, PURPOSE))
             if due_ms > now_ms:
-                self._wake_at(due_ms)
+                if self._deadline_ms is None or due_ms < self._deadline_ms:
+                    self._deadline_ms = due_ms
             else:
                 self._send(node_id, node, partitions)
 
     def next_deadline_ms(self) -> int | None:
         """Return when a backoff ends."""
         return self._deadline_ms
-
-    def _wake_at(self, when_ms: int) -> None:
-        if self._deadline_ms is None or when_ms < self._deadline_ms:
-            self._deadline_ms = when_ms
 
     def _requested(self) -> dict[int, dict[TopicPartition, Uuid]]:
         found: dict[int, dict[TopicPartition, Uuid]] = {}
