@@ -96,7 +96,6 @@ def _cleaner_reason(current: BrokerConfig, proposed: BrokerConfig) -> str | None
 
 
 def _listener_reason(current: BrokerConfig, proposed: BrokerConfig) -> str | None:
-    """Validate added, removed and changed listeners."""
     if (proposed.listeners, proposed.security_protocols) == (
         current.listeners,
         current.security_protocols,

@@ -116,7 +116,6 @@ class AclControl:
         return ControllerResult(records, response, is_atomic=True)
 
     def _matches(self, acl_filter: AclFilter) -> Slices[dict[Uuid, Acl]]:
-        """Return the entries that match a filter, by id."""
         if acl_filter.matches_at_most_one:
             content: Any = acl_filter  # tuples of the same fields are equal
             known = self._ids.get(content)

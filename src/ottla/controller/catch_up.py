@@ -100,7 +100,11 @@ class CatchUp:
                     remaining -= sum(1 for _ in islice(job, remaining))
                     if remaining:  # nothing is left of the job
                         self._job = None
-                self._report()
+                is_caught_up = self._is_to_be_reported
+                self._replayed.publish(is_complete=is_caught_up)
+                if is_caught_up:
+                    self._is_reported = True
+                    self._on_caught_up()
             except Exception as error:  # noqa: BLE001 - a record that cannot be applied stops this node
                 self.close()
                 self._on_failure(error)
@@ -112,14 +116,6 @@ class CatchUp:
     @property
     def _is_to_be_reported(self) -> bool:
         return self.is_done and not self._is_reported
-
-    def _report(self) -> None:
-        """Publish what was applied; call on_caught_up when it is all."""
-        is_caught_up = self._is_to_be_reported
-        self._replayed.publish(is_complete=is_caught_up)
-        if is_caught_up:
-            self._is_reported = True
-            self._on_caught_up()
 
     # What is to be done
 

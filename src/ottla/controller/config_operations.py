@@ -34,7 +34,7 @@ from ottla.metadata.resources import ConfigResourceType, ConfiguredResource
 from ottla.protocol.apis.create_topics import CreateTopicsResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from ottla.config.broker import BrokerConfig
     from ottla.config.definition import Key
@@ -140,7 +140,10 @@ def check_settings(
             check_topic_name(resource.name)
             _check_topic(settings, config, existing)
         case ConfigResourceType.BROKER:
-            _check_broker(resource.name, changes)
+            values = {key: value for key, value in changes.items() if value is not None}
+            problems = check_dynamic(values, one_broker=bool(resource.name))
+            if problems:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, str(problems[0]))
         case ConfigResourceType.GROUP:
             _check_group(resource.name, settings, config)
         case ConfigResourceType.CLIENT_METRICS:
@@ -156,13 +159,6 @@ def _check_topic(
         parse_topic_config(settings, config, existing)
     except ConfigErrors as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error.problems[0])) from error
-
-
-def _check_broker(name: str, changes: Mapping[str, str | None]) -> None:
-    values = {key: value for key, value in changes.items() if value is not None}
-    problems = check_dynamic(values, one_broker=bool(name))
-    if problems:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, str(problems[0]))
 
 
 def _check_group(name: str, settings: Mapping[str, str], config: BrokerConfig) -> None:
@@ -236,7 +232,9 @@ def incremental_changes(
     if resource.type == ConfigResourceType.BROKER and resource.name:
         check_exists(resource)
     if resource.type == ConfigResourceType.BROKER:
-        _check_operations(config.config_operation for config in configs)
+        for operation in (config.config_operation for config in configs):
+            if operation not in {*ConfigOperation}:  # before other errors, as in Kafka
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {operation}")
     return {config.name: _changed(resource, config, current) for config in configs}
 
 
@@ -326,13 +324,6 @@ def _definition(resource_type: int, name: str) -> Key | None:
     if resource_type == ConfigResourceType.BROKER:
         return broker_definition_of(name)
     return None  # as in Kafka, other resources have no lists
-
-
-def _check_operations(operations: Iterable[int]) -> None:
-    """Refuse unknown operations of a broker's settings, before other errors."""
-    for operation in operations:
-        if operation not in {*ConfigOperation}:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {operation}")
 
 
 def _check_type(resource: ConfiguredResource) -> None:

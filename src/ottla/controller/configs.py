@@ -200,7 +200,10 @@ class ConfigControl:
             key = ConfiguredResource(resource.resource_type, resource.resource_name)
             error: KafkaError | None = None
             try:
-                _check_once(key, duplicates)
+                if tuple(key) in duplicates:
+                    raise KafkaError(
+                        ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
+                    )
                 records += records_of(key, resource.configs)
             except KafkaError as problem:
                 error = problem
@@ -219,7 +222,6 @@ class ConfigControl:
         key: ConfiguredResource,
         configs: list[AlterConfigsRequest.AlterConfigsResource.AlterableConfig],
     ) -> list[MessageAndVersion]:
-        """Return the records that leave a resource with exactly these settings."""
         changes, implied = replacing_changes(key, configs, self.of(key))
         return self._records(key, changes, implied=implied)
 
@@ -313,8 +315,3 @@ def _check_sizes(changes: Mapping[str, str | None]) -> None:
 def _duplicates(resources: list[tuple[int, str]]) -> set[tuple[int, str]]:
     seen: set[tuple[int, str]] = set()
     return {key for key in resources if key in seen or seen.add(key)}  # type: ignore[func-returns-value]  # `add` returns None on purpose
-
-
-def _check_once(resource: ConfiguredResource, duplicates: set[tuple[int, str]]) -> None:
-    if tuple(resource) in duplicates:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")

@@ -131,7 +131,6 @@ class Controller:
     # Replay
 
     def _table(self) -> dict[int, Callable[[Any, int], None]]:
-        """Map every known kind of record to its handler."""
         without_offset: dict[type[Struct], Callable[[Any], None]] = {
             kinds.UnregisterBrokerRecord: self.cluster.replay_unregister_broker,
             kinds.TopicRecord: self.topics.replay_topic,
@@ -266,7 +265,6 @@ class Controller:
     def _next_state(
         self, broker: BrokerRegistration, request: BrokerHeartbeatRequest
     ) -> BrokerHeartbeatState:
-        """Return the state of a broker after its heartbeat."""
         cluster, broker_id = self.cluster, broker.broker_id
         return cluster.heartbeats.next_state(
             broker_id,

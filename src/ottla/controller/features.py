@@ -159,7 +159,6 @@ class FeatureControl:
     def _check(
         self, name: str, level: int, kind: int, nodes: list[tuple[str, SupportedLevels]]
     ) -> None:
-        """Raise KafkaError INVALID_UPDATE_VERSION or INVALID_REQUEST with Kafka's text."""
         if kind not in (1, 2, 3):
             raise _invalid(name, level, "The controller does not support the given upgrade type.")
         if level < 0:

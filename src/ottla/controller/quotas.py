@@ -141,7 +141,6 @@ def _record(entity: QuotaEntity, key: str, limit: float | None) -> ClientQuotaRe
 
 
 def _allowed_keys(names: Mapping[str, str | None]) -> frozenset[str]:
-    """Return the valid keys of such an entity."""
     if not names:
         raise _refused("Invalid empty client quota entity")
     for kind, name in names.items():

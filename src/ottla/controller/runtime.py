@@ -281,7 +281,8 @@ class ControllerRuntime:
         except Exception as error:  # noqa: BLE001 - a record that cannot be applied stops this node
             self.failed(error)
             return
-        self._release()
+        for waiter in self._waiting.take(self._replayed.committed_offset):
+            _guarded(waiter.complete)
         self._make_room()
         self.snapshots.write_if_due()
 
@@ -395,7 +396,10 @@ class ControllerRuntime:
         """Append the records of a result; its response is released when they are committed."""
         response = result.response
         waiter = _Waiter(lambda: pending.complete(response), pending.fail)
-        batches = _batches(result)
+        # Split the records into batches: a single one if the result is atomic.
+        records = result.records
+        step = len(records) if result.is_atomic else _RECORDS_PER_BATCH
+        batches = [records[first : first + step] for first in range(0, len(records), max(1, step))]
         for batch in batches[:-1]:
             self._append(batch)
         if batches:
@@ -438,10 +442,6 @@ class ControllerRuntime:
             self._wait(waiter)
         self.driver.offer(values, now_ms)
 
-    def _release(self) -> None:
-        for waiter in self._waiting.take(self._replayed.committed_offset):
-            _guarded(waiter.complete)
-
     def _fail_all(self, error: KafkaError) -> None:
         waiting = self._waiting.take_all()
         sliced, self._sliced = self._sliced, deque()
@@ -459,10 +459,3 @@ def _guarded(respond: Callable[[], object]) -> None:
         respond()
     except Exception:
         log.exception("a response could not be released; report this as a bug of Ottla")
-
-
-def _batches(result: ControllerResult[T]) -> list[Sequence[MessageAndVersion]]:
-    """Split the records into batches: a single one if the result is atomic."""
-    records = result.records
-    step = len(records) if result.is_atomic else _RECORDS_PER_BATCH
-    return [records[first : first + step] for first in range(0, len(records), max(1, step))]

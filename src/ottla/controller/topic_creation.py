@@ -97,7 +97,13 @@ class TopicCreation:
                 )
             response.topics.append(result)
         if len(records) > MAX_RECORDS_PER_REQUEST:
-            return _refused(request, _too_many_records())
+            return _refused(
+                request,
+                KafkaError(
+                    ErrorCode.POLICY_VIOLATION,
+                    "Unable to perform excessively large batch operation.",
+                ),
+            )
         return ControllerResult([] if request.validate_only else records, response)
 
     def _requested_partitions(self, request: CreateTopicsRequest, repeated: set[str]) -> int:
@@ -370,12 +376,6 @@ def _refused(
         for topic in request.topics
     ]
     return ControllerResult([], CreateTopicsResponse(topics=results))
-
-
-def _too_many_records() -> KafkaError:
-    return KafkaError(
-        ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation."
-    )
 
 
 def _too_many_partitions() -> KafkaError:

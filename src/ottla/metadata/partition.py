@@ -103,7 +103,10 @@ class PartitionRegistration(NamedTuple):
         if change.replicas is not None:
             replicas = tuple(change.replicas)
             if change.directories is None:
-                directories = _directories_for(replicas, self)
+                known = dict(zip(self.replicas, self.directories, strict=True))
+                directories = tuple(
+                    known.get(replica, UNASSIGNED_DIRECTORY) for replica in replicas
+                )
         if change.directories is not None:
             directories = change.directories
         leader, leader_epoch = self.leader, self.leader_epoch
@@ -180,8 +183,3 @@ def _changed(new: Sequence[int] | None, old: tuple[int, ...]) -> tuple[int, ...]
 
 def _or_null(replicas: tuple[int, ...]) -> list[int] | None:
     return list(replicas) if replicas else None
-
-
-def _directories_for(replicas: tuple[int, ...], old: PartitionRegistration) -> tuple[Uuid, ...]:
-    known = dict(zip(old.replicas, old.directories, strict=True))
-    return tuple(known.get(replica, UNASSIGNED_DIRECTORY) for replica in replicas)

@@ -364,7 +364,6 @@ def _count_topics(partitions: Sequence[FetchedPartition]) -> int:
 
 
 def _write_partition(writer: Writer, fetched: FetchedPartition, version: int) -> FileSlice | None:
-    """Write a partition up to its records, and these too unless they lie in a file."""
     aborted, records = fetched.aborted, fetched.records
     flexible = version >= _FLEXIBLE_FROM
     writer.integer(fetched.key[2], 4)

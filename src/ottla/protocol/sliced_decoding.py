@@ -57,7 +57,6 @@ class SlicedDecoding:
             raise CorruptMessage(f"{self._name} ends early: {error}") from error
 
     def _struct(self, plan: walker.Plan) -> Generator[None, None, Any]:
-        """Return the struct, as the generator's value."""
         reader = self._reader
         message = _new_object(plan.cls)
         for step in plan.absent:
@@ -79,7 +78,6 @@ class SlicedDecoding:
         return message
 
     def _array(self, step: walker.Step) -> Generator[None, None, Any]:
-        """Return the elements, as the generator's value."""
         reader = self._reader
         length = walker.read_length(reader, step.compact, 4)
         if length < 0:

@@ -43,21 +43,18 @@ class Elections:
     def poll(self, role: Prospective | Candidate | Resigned, now_ms: int) -> int:
         """Request votes, or announce the resignation."""
         if isinstance(role, Prospective):
-            return self._poll_prospective(role, now_ms)
+            # Request pre-votes; return to the previous role when the majority refuses.
+            member = self._member
+            if role.ballot.is_won:
+                member.become_candidate(now_ms)
+            elif role.ballot.is_lost or role.deadline_ms <= now_ms:
+                self._end_pre_vote(role, now_ms)
+            else:
+                return min(role.deadline_ms, self._request_votes(role, now_ms))
+            return now_ms
         if isinstance(role, Candidate):
             return self._poll_candidate(role, now_ms)
         return self._poll_resigned(role, now_ms)
-
-    def _poll_prospective(self, role: Prospective, now_ms: int) -> int:
-        """Request pre-votes; return to the previous role when the majority refuses."""
-        member = self._member
-        if role.ballot.is_won:
-            member.become_candidate(now_ms)
-        elif role.ballot.is_lost or role.deadline_ms <= now_ms:
-            self._end_pre_vote(role, now_ms)
-        else:
-            return min(role.deadline_ms, self._request_votes(role, now_ms))
-        return now_ms
 
     def _end_pre_vote(self, role: Prospective, now_ms: int) -> None:
         leader, member = role.leader, self._member

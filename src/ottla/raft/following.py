@@ -31,13 +31,13 @@ from ottla.raft.timeouts import FETCH_MAX_WAIT_MS, NEVER_MS, REFUSED_JITTER_MS
 from ottla.records.batches import iterate_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from ottla.raft.member import QuorumMember
     from ottla.raft.messages import Event
     from ottla.raft.requests import FetchResponse, FetchSnapshotResponse, Request
     from ottla.raft.roles import Unattached
-    from ottla.raft.voter_set import ControlMessage, VoterAddress
+    from ottla.raft.voter_set import VoterAddress
     from ottla.types import Buffer, OffsetAndEpoch
 
     Place: TypeAlias = tuple[int, tuple[VoterAddress, ...]]
@@ -58,10 +58,7 @@ class Following:
         """Look for the leader, or fetch from it."""
         if isinstance(role, Follower):
             return self._poll_follower(role, now_ms)
-        return self._poll_unattached(role, now_ms)
-
-    def _poll_unattached(self, role: Unattached, now_ms: int) -> int:
-        """Look for the leader; a voter stands for election when that takes too long."""
+        # Look for the leader; a voter stands for election when that takes too long.
         member = self._member
         if not member.is_voter:
             return self._fetch_from_anyone(now_ms)
@@ -227,22 +224,29 @@ class Following:
         """Go on after records or a part of a snapshot were written, or refused."""
         match event:
             case RecordsAppended(control):
-                self._appended(control)
+                # Go on after the leader's records are in the log.
+                for offset, message in control:
+                    self._member.voters.apply(offset, message)
+                if isinstance(self._member.role, Follower):
+                    self._raise_high_watermark(self._member.role)
             case AppendRejected():
                 self._rejected(now_ms)
             case SnapshotPartStored(snapshot_id):
-                self._part_stored(snapshot_id)
+                # Ask for the next part, or have the whole file checked.
+                member, download = self._member, self._download(snapshot_id)
+                if download is not None and 0 < download.size_bytes <= download.position:
+                    member.effects.append(VerifySnapshot(snapshot_id))
+                else:
+                    member.is_storing = False
             case SnapshotVerified():
                 self._verified(event)
             case SnapshotRejected(snapshot_id):
-                self._snapshot_rejected(snapshot_id, now_ms)
-
-    def _appended(self, control: Sequence[tuple[int, ControlMessage]]) -> None:
-        """Go on after the leader's records are in the log."""
-        for offset, message in control:
-            self._member.voters.apply(offset, message)
-        if isinstance(self._member.role, Follower):
-            self._raise_high_watermark(self._member.role)
+                # Fetch again after a while: the snapshot was damaged on its way.
+                role = self._member.role
+                self._member.is_storing = False
+                if isinstance(role, Follower) and self._download(snapshot_id) is not None:
+                    role.snapshot = None
+                    self._rejected(now_ms)
 
     def _rejected(self, now_ms: int) -> None:
         """Fetch again after a while: the records were damaged on their way."""
@@ -277,14 +281,6 @@ class Following:
         download.position += len(response.data)
         download.size_bytes = response.size_bytes
 
-    def _part_stored(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Ask for the next part, or have the whole file checked."""
-        member, download = self._member, self._download(snapshot_id)
-        if download is not None and 0 < download.size_bytes <= download.position:
-            member.effects.append(VerifySnapshot(snapshot_id))
-        else:
-            member.is_storing = False
-
     def _download(self, snapshot_id: OffsetAndEpoch) -> Download | None:
         role = self._member.role
         if not isinstance(role, Follower) or role.snapshot is None:
@@ -308,14 +304,6 @@ class Following:
         member.voters.restart(end_offset, voters, event.kraft_version)
         member.effects += [RestartLog(event.snapshot_id), AnnounceSnapshot(event.snapshot_id)]
         member.raise_high_watermark(end_offset)
-
-    def _snapshot_rejected(self, snapshot_id: OffsetAndEpoch, now_ms: int) -> None:
-        """Fetch again after a while: the snapshot was damaged on its way."""
-        role = self._member.role
-        self._member.is_storing = False
-        if isinstance(role, Follower) and self._download(snapshot_id) is not None:
-            role.snapshot = None
-            self._rejected(now_ms)
 
 
 def _batches(records: Buffer) -> Iterator[Buffer]:

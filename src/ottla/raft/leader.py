@@ -183,12 +183,9 @@ class Leader:
 
     def _commit(self) -> bool:
         """Raise the high watermark to what a majority holds, if that is of this epoch."""
-        committed = self._majority_end_offset()
+        ends = sorted((one.end_offset for one in self.replicas.values()), reverse=True)
+        committed = ends[self.voters.majority - 1]
         if committed <= self.epoch_start_offset or committed <= (self.high_watermark or 0):
             return False
         self.high_watermark = committed
         return True
-
-    def _majority_end_offset(self) -> int:
-        ends = sorted((one.end_offset for one in self.replicas.values()), reverse=True)
-        return ends[self.voters.majority - 1]

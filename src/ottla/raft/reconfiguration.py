@@ -76,27 +76,6 @@ def _has_listener(voter: Voter, listener: str) -> bool:
     return any(end.listener_name == listener for end in voter.endpoints)
 
 
-def _check_kraft_version(request: AddVoter | RemoveVoter, kraft_version: int) -> None:
-    """Raise UNSUPPORTED_VERSION in a quorum of static voters."""
-    if kraft_version < 1:
-        doing = "adding" if isinstance(request, AddVoter) else "removing"
-        raise KafkaError(
-            ErrorCode.UNSUPPORTED_VERSION,
-            f"Cluster doesn't support {doing} voter because the kraft.version feature is "
-            f"{kraft_version}",
-        )
-
-
-def _check_committed(offset: int, high_watermark: int) -> None:
-    """Raise REQUEST_TIMED_OUT while the last change of the voters is not committed."""
-    if offset >= high_watermark:
-        raise KafkaError(
-            ErrorCode.REQUEST_TIMED_OUT,
-            "Request timed out waiting for voters to commit the latest voter change at "
-            f"Optional[{offset}] with HWM {high_watermark}",
-        )
-
-
 def _check_voter(request: AddVoter | RemoveVoter, voters: VoterSet) -> None:
     """Raise for a voter that is already one, or is none and cannot be removed."""
     if isinstance(request, AddVoter):
@@ -113,19 +92,6 @@ def _check_voter(request: AddVoter | RemoveVoter, voters: VoterSet) -> None:
             ErrorCode.VOTER_NOT_FOUND,
             f"Cannot remove voter {_key_text(request.key)} from the set of voters "
             f"{_voters_text(voters)}",
-        )
-
-
-def _check_levels(voter: Voter, described: VersionsResponse, kraft_version: int) -> None:
-    """Raise INVALID_REQUEST for a new voter that does not support the quorum's level."""
-    if not described.lowest <= kraft_version <= described.highest:
-        is_named = described.highest > 0
-        levels = f"(min: {described.lowest}, max: {described.highest}"  # as Kafka writes it
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST,
-            f"Aborted add voter operation for {_key_text(_replica_key(voter))} since the "
-            f"kraft.version range {levels if is_named else '(min: 0, max: 0)'} doesn't support "
-            f"the finalized version {kraft_version}",
         )
 
 
@@ -165,7 +131,6 @@ def _updated(voters: VoterSet, voter: Voter, kraft_version: int) -> VoterSet:
 
 
 def _replica_key(voter: Voter) -> ReplicaKey:
-    """Return a voter's id with its directory's."""
     return ReplicaKey(voter.voter_id, voter.directory_id)
 
 
@@ -235,7 +200,13 @@ class Reconfiguration:
             return
         try:
             _check_request(request, member.listener)
-            self._check_none_pending(role, now_ms)
+            change = self._change
+            if change is not None and change.deadline_ms <= now_ms:
+                self._end(KafkaError(ErrorCode.REQUEST_TIMED_OUT))
+            if self._change is not None:
+                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, _BUSY)
+            if role.high_watermark is None:
+                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, _NO_HIGH_WATERMARK)
             if isinstance(request, UpdateVoter):
                 self._update(role, request.voter, now_ms)
                 self._respond(token, VoterChangeResponse(ErrorCode.NONE, member.leader))
@@ -245,19 +216,22 @@ class Reconfiguration:
         except KafkaError as refused:
             self._refuse(token, refused)
 
-    def _check_none_pending(self, role: Leader, now_ms: int) -> None:
-        change = self._change
-        if change is not None and change.deadline_ms <= now_ms:
-            self._end(KafkaError(ErrorCode.REQUEST_TIMED_OUT))
-        if self._change is not None:
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, _BUSY)
-        if role.high_watermark is None:
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, _NO_HIGH_WATERMARK)
-
     def _check_change(self, role: Leader, request: AddVoter | RemoveVoter) -> None:
         voters = self._member.voters
-        _check_kraft_version(request, voters.kraft_version)
-        _check_committed(voters.latest_offset, role.high_watermark or 0)
+        if voters.kraft_version < 1:
+            doing = "adding" if isinstance(request, AddVoter) else "removing"
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"Cluster doesn't support {doing} voter because the kraft.version feature is "
+                f"{voters.kraft_version}",
+            )
+        high_watermark = role.high_watermark or 0
+        if voters.latest_offset >= high_watermark:
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                "Request timed out waiting for voters to commit the latest voter change at "
+                f"Optional[{voters.latest_offset}] with HWM {high_watermark}",
+            )
         _check_voter(request, voters.latest)
 
     def _begin(
@@ -332,8 +306,29 @@ class Reconfiguration:
         try:
             _check_answer(response)
             assert response is not None
-            _check_levels(voter, response, self._member.voters.kraft_version)
-            self._check_caught_up(role, _replica_key(voter), now_ms)
+            level = self._member.voters.kraft_version
+            if not response.lowest <= level <= response.highest:
+                levels = "(min: 0, max: 0)"
+                if response.highest > 0:  # without the closing parenthesis, as Kafka writes it
+                    levels = f"(min: {response.lowest}, max: {response.highest}"
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"Aborted add voter operation for {_key_text(_replica_key(voter))} since the "
+                    f"kraft.version range {levels} doesn't support "
+                    f"the finalized version {level}",
+                )
+            key = _replica_key(voter)
+            replica = role.observers.get(key)
+            since_ms = now_ms - FETCHED_WITHIN_MS
+            if (
+                replica is None
+                or replica.last_caught_up_ms < 0
+                or replica.last_fetch_ms <= since_ms
+            ):
+                raise KafkaError(
+                    ErrorCode.REQUEST_TIMED_OUT,
+                    f"Aborted add voter operation for {_key_text(key)} since it is lagging behind",
+                )
         except KafkaError as error:
             self._end(error)
             return
@@ -343,15 +338,6 @@ class Reconfiguration:
         self._append(role, VoterSet([*role.voters, voter]), now_ms)
         if not change.added.ack_when_committed:
             self._acknowledge(change)
-
-    def _check_caught_up(self, role: Leader, key: ReplicaKey, now_ms: int) -> None:
-        replica = role.observers.get(key)
-        since_ms = now_ms - FETCHED_WITHIN_MS
-        if replica is None or replica.last_caught_up_ms < 0 or replica.last_fetch_ms <= since_ms:
-            raise KafkaError(
-                ErrorCode.REQUEST_TIMED_OUT,
-                f"Aborted add voter operation for {_key_text(key)} since it is lagging behind",
-            )
 
     # What is due
 

@@ -71,14 +71,6 @@ def _end_of_epoch(log: _LogExtent, epoch: int) -> OffsetAndEpoch:
     return found
 
 
-def _divergence(log: _LogExtent, offset: int, epoch: int) -> OffsetAndEpoch | None:
-    """Return where the log's records of an epoch end, if that is not at offset or later."""
-    if offset == 0 and epoch == 0 and log.start_offset == 0:
-        return None
-    end = _end_of_epoch(log, epoch)
-    return end if end.leader_epoch != epoch or end.offset < offset else None
-
-
 def _needs_snapshot(log: _LogExtent, offset: int, epoch: int) -> bool:
     """Whether a replica should begin with the newest snapshot.
 
@@ -96,16 +88,6 @@ def _needs_snapshot(log: _LogExtent, offset: int, epoch: int) -> bool:
         or (offset == start and epoch != oldest.leader_epoch)
         or epoch < oldest.leader_epoch
     )
-
-
-def _truncation_offset(log: _LogExtent, diverging: OffsetAndEpoch) -> int:
-    """Return where to cut the log so that it agrees with a leader's answer."""
-    if diverging.leader_epoch == 0:
-        return min(diverging.offset, log.end.offset)
-    own = _end_of_epoch(log, diverging.leader_epoch)
-    if own.leader_epoch == diverging.leader_epoch:
-        return min(own.offset, diverging.offset)
-    return own.offset
 
 
 READ_BYTES: Final = 8 * 1024 * 1024
@@ -178,7 +160,10 @@ class ReplicatedLog:
         directory.make(METADATA_LOG)
         finish_truncation(directory)
         found = check_log(directory, path)
-        _remove_incomplete_snapshots(directory)
+        # Remove what a crash left of snapshots being written or deleted.
+        for name in directory.list(METADATA_LOG):
+            if _LEFTOVER.fullmatch(name):
+                directory.remove(f"{METADATA_LOG}/{name}")
         log = PartitionLog.open(
             directory,
             METADATA_LOG,
@@ -200,18 +185,15 @@ class ReplicatedLog:
             log.truncation.truncate_fully_and_start_at(found.snapshots[-1].offset, now_ms=now_ms)
         elif log.log_end_offset > found.end_offset:
             log.truncation.truncate_to(found.end_offset, now_ms=now_ms)
-        self._delete_rest(now_ms)
-        self._make_durable(now_ms)
-        # The oldest one has the epoch before the log's start: `log_positions.needs_snapshot`.
-        self._keep_snapshots([one for one in found.snapshots if one.offset >= log.log_start_offset])
-        return self
-
-    def _delete_rest(self, now_ms: int) -> None:
-        """Finish a `delete_before` that a crash ended after the epochs, before the segments."""
+        # Finish a `delete_before` that a crash ended after the epochs, before the segments.
         entries, latest = self.log.leader_epochs.entries, self.latest_snapshot
         if entries and latest is not None and entries[0].start_offset <= latest.offset:
             self.log.update_high_watermark(entries[0].start_offset)
             self.delete_before(entries[0].start_offset, now_ms=now_ms)
+        self._make_durable(now_ms)
+        # The oldest one has the epoch before the log's start: `_needs_snapshot`.
+        self._keep_snapshots([one for one in found.snapshots if one.offset >= log.log_start_offset])
+        return self
 
     def _make_durable(self, now_ms: int) -> None:
         """Flush what recovery left: a batch appended later proves that this is flushed."""
@@ -330,7 +312,11 @@ class ReplicatedLog:
 
     def divergence(self, offset: int, epoch: int) -> OffsetAndEpoch | None:
         """Return where this log leaves another one, None when it does not before offset."""
-        return _divergence(self._extent(), offset, epoch)
+        log = self._extent()
+        if offset == 0 and epoch == 0 and log.start_offset == 0:
+            return None
+        end = _end_of_epoch(log, epoch)
+        return end if end.leader_epoch != epoch or end.offset < offset else None
 
     def needs_snapshot(self, offset: int, epoch: int) -> bool:
         """Whether a replica at this position should begin with the newest snapshot."""
@@ -338,7 +324,13 @@ class ReplicatedLog:
 
     def truncation_offset(self, diverging: OffsetAndEpoch) -> int:
         """Return where to cut this log so that it agrees with the leader's."""
-        return _truncation_offset(self._extent(), diverging)
+        log = self._extent()
+        if diverging.leader_epoch == 0:
+            return min(diverging.offset, log.end.offset)
+        own = _end_of_epoch(log, diverging.leader_epoch)
+        if own.leader_epoch == diverging.leader_epoch:
+            return min(own.offset, diverging.offset)
+        return own.offset
 
     def _extent(self) -> _LogExtent:
         end = OffsetAndEpoch(self.end_offset, self.epoch_at_end())
@@ -496,19 +488,15 @@ class ReplicatedLog:
         """
         for snapshot_id in self.snapshots:
             with suppress(CorruptMessage):
-                return self._snapshot_timestamp(snapshot_id)
+                for batch in iterate_batches(
+                    self.read_snapshot_part(snapshot_id, 0, _HEAD_BYTES), partial_tail=True
+                ):
+                    batch.check_crc()
+                    message = decode_control_message(batch.records()[0])
+                    if isinstance(message, SnapshotHeaderRecord):
+                        return message.last_contained_log_timestamp
+                raise CorruptMessage("a snapshot without a header")
         return now_ms
-
-    def _snapshot_timestamp(self, snapshot_id: OffsetAndEpoch) -> int:
-        """Return when the last record in a snapshot was made, in ms; CorruptMessage."""
-        for batch in iterate_batches(
-            self.read_snapshot_part(snapshot_id, 0, _HEAD_BYTES), partial_tail=True
-        ):
-            batch.check_crc()
-            message = decode_control_message(batch.records()[0])
-            if isinstance(message, SnapshotHeaderRecord):
-                return message.last_contained_log_timestamp
-        raise CorruptMessage("a snapshot without a header")
 
     def delete_before(self, offset: int, *, now_ms: int) -> None:
         """Delete the log below offset, which a snapshot contains."""
@@ -528,13 +516,6 @@ class ReplicatedLog:
 
 def _path(snapshot_id: OffsetAndEpoch) -> str:
     return f"{METADATA_LOG}/{snapshot_name(snapshot_id)}"
-
-
-def _remove_incomplete_snapshots(directory: Directory) -> None:
-    """Remove what a crash left of snapshots being written or deleted."""
-    for name in directory.list(METADATA_LOG):
-        if _LEFTOVER.fullmatch(name):
-            directory.remove(f"{METADATA_LOG}/{name}")
 
 
 def whole_batches(data: Buffer) -> Buffer:

@@ -168,7 +168,11 @@ class BrokerConfig(
         """The retention time, by ms, minutes or hours; -1 has no limit."""
         milliseconds: int = _first(
             self.log_retention_ms,
-            _times(self.log_retention_minutes, _MS_PER_MINUTE),
+            (
+                None
+                if self.log_retention_minutes is None
+                else self.log_retention_minutes * _MS_PER_MINUTE
+            ),
             self.log_retention_hours * _MS_PER_HOUR,
         )
         return -1 if milliseconds < 0 else milliseconds
@@ -192,7 +196,7 @@ class BrokerConfig(
     def unknown_settings(self) -> tuple[ConfigProblem, ...]:
         """The given names that neither Kafka nor Ottla has, each with the nearest known one."""
         return tuple(
-            unknown(name, _text(value), (*self.keys, *OwnSettings.keys))
+            unknown(name, (None if value is None else str(value)), (*self.keys, *OwnSettings.keys))
             for name, value in self.given.items()
             if name not in self.keys and name not in OwnSettings.keys and not self._is_open(name)
         )
@@ -297,13 +301,5 @@ def _split(text: str) -> list[str]:
     return [entry.strip() for entry in text.split(",") if entry.strip()]
 
 
-def _times(number: int | None, factor: int) -> int | None:
-    return None if number is None else number * factor
-
-
 def _first(*numbers: int | None) -> int:
     return next(number for number in numbers if number is not None)
-
-
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)

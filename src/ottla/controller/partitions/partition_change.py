@@ -110,7 +110,11 @@ class PartitionChange:
         if self.bumps_epoch_on_shrink and record.isr and _shrinks(old.isr, record.isr):
             self._bump_epoch(record)
         if self.elr_enabled:
-            self._remember_last_leader(record)
+            last = self._partition.last_known_elr
+            if record.leader == NO_LEADER and not last:
+                record.last_known_elr = [self._partition.leader]
+            elif record.leader >= 0 and last:
+                record.last_known_elr = []
         self._set_assignment(record, version)
         if is_clean and self.recovery_state != old.leader_recovery_state:
             record.leader_recovery_state = self.recovery_state
@@ -164,7 +168,6 @@ class PartitionChange:
         return elr
 
     def _choose(self, elr: list[int]) -> tuple[int, bool]:
-        """Return the leader, and whether it was elected uncleanly."""
         candidates = self.isr or elr  # an eligible replica leads only when none is in sync
         valid = [
             replica
@@ -194,13 +197,6 @@ class PartitionChange:
     def _bump_epoch(self, record: PartitionChangeRecord) -> None:
         if record.leader == NO_LEADER_CHANGE:
             record.leader = self._partition.leader
-
-    def _remember_last_leader(self, record: PartitionChangeRecord) -> None:
-        last = self._partition.last_known_elr
-        if record.leader == NO_LEADER and not last:
-            record.last_known_elr = [self._partition.leader]
-        elif record.leader >= 0 and last:
-            record.last_known_elr = []
 
     def _set_assignment(self, record: PartitionChangeRecord, version: int) -> None:
         old = self._partition

@@ -70,7 +70,6 @@ class Reassignments:
     def _requested(
         self, request: ListPartitionReassignmentsRequest
     ) -> Iterable[tuple[TopicState, Iterable[int]]]:
-        """Yield the requested topics and their partitions."""
         if request.topics is not None:
             for requested in request.topics:
                 topic = self._topics.by_name(requested.name)
@@ -139,8 +138,25 @@ class Reassignments:
             return change
         check_manual_assignment(requested.replicas, None, self._cluster)
         if not factor_may_change:
-            _check_factor(partition, len(requested.replicas))
-        _start(change, partition, requested.replicas)
+            target = len(requested.replicas)
+            # The factor of the assignment without the reassignment in progress is to stay.
+            current = {*partition.replicas, *partition.adding_replicas} - {
+                *partition.removing_replicas
+            }
+            if len(current) != target:
+                raise KafkaError(
+                    ErrorCode.INVALID_REPLICATION_FACTOR,
+                    f"The replication factor is changed from {len(current)} to {target}",
+                )
+        # A reassignment replaces one in progress: replicas that it was adding and that are not in
+        # the target are removed.
+        removing = sorted(set(partition.replicas) - set(requested.replicas))
+        adding = sorted(set(requested.replicas) - set(partition.replicas))
+        change.replicas = [*requested.replicas, *removing]
+        if removing:
+            change.removing_replicas = removing
+        if adding:
+            change.adding_replicas = adding
         return change
 
     def _revert(
@@ -169,28 +185,3 @@ class Reassignments:
             change.isr = change.replicas[:1]
         if is_unclean_allowed:
             change.election = Election.UNCLEAN
-
-
-def _start(change: PartitionChange, partition: PartitionRegistration, target: list[int]) -> None:
-    """Add the target's replicas in its order, before those that are being removed.
-
-    A reassignment replaces one in progress: replicas that it was adding and that are not in
-    the target are removed.
-    """
-    removing = sorted(set(partition.replicas) - set(target))
-    adding = sorted(set(target) - set(partition.replicas))
-    change.replicas = [*target, *removing]
-    if removing:
-        change.removing_replicas = removing
-    if adding:
-        change.adding_replicas = adding
-
-
-def _check_factor(partition: PartitionRegistration, target: int) -> None:
-    """Refuse another replication factor than that of the assignment without a reassignment."""
-    current = {*partition.replicas, *partition.adding_replicas} - {*partition.removing_replicas}
-    if len(current) != target:
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"The replication factor is changed from {len(current)} to {target}",
-        )

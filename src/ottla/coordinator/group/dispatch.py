@@ -139,7 +139,6 @@ def leave(groups: Groups, request: LeaveGroupRequest) -> Result[LeaveGroupRespon
 
 
 def _classic(group: AnyGroup | None, group_id: str) -> ClassicGroup:
-    """Return a group whose members use the classic protocol; raises UNKNOWN_MEMBER_ID."""
     if type(group) is not ClassicGroup:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Group {group_id} not found.")
     return group

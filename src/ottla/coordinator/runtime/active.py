@@ -262,15 +262,12 @@ class ActivePartition(Generic[S]):
         try:
             step(*arguments)
         finally:
-            self._run_queued()
-
-    def _run_queued(self) -> None:
-        """Run the steps that were begun within another one, and within these."""
-        try:
-            while self._queue:
-                self._guarded(self._queue.popleft())
-        finally:
-            self._is_running = False
+            # Run the steps that were begun within another one, and within these.
+            try:
+                while self._queue:
+                    self._guarded(self._queue.popleft())
+            finally:
+                self._is_running = False
 
     def _run_end(self, end: EndTransaction, pending: Pending[None]) -> None:
         try:
@@ -415,7 +412,6 @@ class ActivePartition(Generic[S]):
         self._replay_and_append(replay, batch, verification=verification)
 
     def _append_bulk(self, bulk: Bulk) -> None:
-        """Replay and append records that are encoded together."""
         now_ms = self._loop.clock.now_ms()
         batch = assemble_batch(
             bulk.encode(),
@@ -431,7 +427,6 @@ class ActivePartition(Generic[S]):
         self._replay_and_append(partial(bulk.replay, self._written_offset), batch)
 
     def _append_marker(self, end: EndTransaction) -> None:
-        """Replay and append the marker of a transaction."""
         batch = encode_end_txn_marker(
             commit=end.committed,
             coordinator_epoch=end.coordinator_epoch,

@@ -275,7 +275,6 @@ class ShareShard:
     def _record(
         self, key: ShareKey, state: ShareState, change: StateChange, leader_epoch: int
     ) -> CoordinatorRecord:
-        """Return an update, or a snapshot where there were many updates."""
         changed = replace(
             state,
             leader_epoch=leader_epoch,

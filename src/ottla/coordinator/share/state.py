@@ -81,19 +81,11 @@ def combine_batches(
             continue
         found.pop()
         for part in _merge(previous, batch):
-            _insert(left, part)
+            # Searched for: thousands of records of a partition may be in flight, each with a state.
+            place = bisect_left(left, part)
+            if place == len(left) or left[place] != part:
+                left.insert(place, part)
     return tuple(found)
-
-
-def _insert(batches: list[StateBatch], batch: StateBatch) -> None:
-    """Insert a batch in order, unless it is there.
-
-    The place is searched for: thousands of records of one partition may be in flight, each with a
-    state of its own.
-    """
-    place = bisect_left(batches, batch)
-    if place == len(batches) or batches[place] != batch:
-        batches.insert(place, batch)
 
 
 def _from(batch: StateBatch, start_offset: int) -> tuple[StateBatch, ...]:

@@ -196,7 +196,6 @@ class MetadataImage:
         self._handlers = self._table()
 
     def _table(self) -> dict[int, Callable[[Any, MetadataDelta], None]]:
-        """Map every known kind of record to its handler."""
         handlers: dict[type[Struct], Callable[[Any, MetadataDelta], None]] = {
             kinds.RegisterBrokerRecord: self.cluster.replay_register_broker,
             kinds.UnregisterBrokerRecord: self.cluster.replay_unregister_broker,
@@ -321,7 +320,11 @@ def records_between(old: MetadataImage, new: MetadataImage) -> Iterator[MessageA
     for topic_id in sorted(gone):
         yield MessageAndVersion(kinds.RemoveTopicRecord(topic_id=topic_id), 0)
     for key, record in before.items():
-        yield None if key in after else _removal(record)
+        yield (
+            None
+            if key in after
+            else MessageAndVersion(_REMOVALS[type(record.message)](record.message), 0)
+        )
     for key, record in after.items():
         yield None if _same(before.get(key), record) else record
 
@@ -333,10 +336,6 @@ def _collect(
     for key, record in records:
         found[key] = record
         yield
-
-
-def _removal(record: MessageAndVersion) -> MessageAndVersion:
-    return MessageAndVersion(_REMOVALS[type(record.message)](record.message), 0)
 
 
 def _without_settings_of(

@@ -298,7 +298,6 @@ def _sole(topics: list[tuple[Any, Sequence[Any]]], name: Any = METADATA_TOPIC) -
 
 
 def _leader(partition: Any, nodes: Sequence[Any], listener: str) -> LeaderAndEpoch:
-    """Return the leader with its address, if the response has one."""
     leader_id = partition.leader_id
     ends = [VoterAddress(listener, one.host, one.port) for one in nodes if one.node_id == leader_id]
     return LeaderAndEpoch(leader_id, partition.leader_epoch, tuple(ends[:1]))

@@ -174,20 +174,14 @@ def _join_unknown(groups: ClassicGroups, group: ClassicGroup, call: Join) -> Res
         if old_id is not None:
             return _replace_static_member(groups, group, call, (old_id, member_id))
     elif call.context.api_version >= NEEDS_MEMBER_ID_VERSION:
-        return _hand_out_member_id(groups, group, call, member_id)
+        # Make the client rejoin with an id, so that lost responses leave no members (KIP-394).
+        if len(group.pending_join) >= groups.config.max_pending_members:
+            return call.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)
+        group.pending_join[member_id] = None
+        session_ms = call.request.session_timeout_ms
+        groups.schedule_heartbeat(group, member_id, session_ms, rebalance.expire)
+        return call.refuse(ErrorCode.MEMBER_ID_REQUIRED, member_id)
     return _add(groups, group, call, member_id)
-
-
-def _hand_out_member_id(
-    groups: ClassicGroups, group: ClassicGroup, call: Join, member_id: str
-) -> Result[None]:
-    """Make the client rejoin with an id, so that lost responses leave no members (KIP-394)."""
-    if len(group.pending_join) >= groups.config.max_pending_members:
-        return call.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)
-    group.pending_join[member_id] = None
-    session_ms = call.request.session_timeout_ms
-    groups.schedule_heartbeat(group, member_id, session_ms, rebalance.expire)
-    return call.refuse(ErrorCode.MEMBER_ID_REQUIRED, member_id)
 
 
 def _join_known(groups: ClassicGroups, group: ClassicGroup, call: Join) -> Result[None]:

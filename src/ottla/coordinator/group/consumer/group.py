@@ -282,7 +282,6 @@ class ConsumerGroup(MemberGroup[ConsumerMember, "TopicPartitions"]):
         self.members.pop(member_id, None)
 
     def _replace(self, member_id: str, new: ConsumerMember | None) -> None:
-        """Replace what is derived of a member."""
         old: ConsumerMember | None = self.members.get(member_id)
         self._count(old, -1)
         self._count(new, 1)
@@ -306,7 +305,6 @@ def _instance(member: ConsumerMember | None) -> set[str]:
 
 
 def _partitions(member: ConsumerMember | None) -> set[tuple[Uuid, int]]:
-    """Return the keys of a member's partitions."""
     if member is None:
         return set()
     assignments: tuple[EpochsByPartition, ...] = (member.assigned, member.pending_revocation)

@@ -93,7 +93,6 @@ def _owned(request: ConsumerGroupHeartbeatRequest) -> TopicPartitionsById | None
 def _find_member(
     change: GroupChange, request: ConsumerGroupHeartbeatRequest, member_id: str
 ) -> ConsumerMember:
-    """Return the member of a heartbeat; a new or a replacing one where it joins."""
     group, epoch = change.group, request.member_epoch
     instance_id = request.instance_id
     if instance_id is None:
@@ -118,7 +117,6 @@ def _find_member(
 def _with_request(
     member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> ConsumerMember:
-    """Return the member with the fields that the request sets: itself where it has no news."""
     timeout_ms = request.rebalance_timeout_ms
     names, pattern = request.subscribed_topic_names, request.subscribed_topic_regex
     is_idle = names is None and pattern is None and timeout_ms == -1

@@ -56,7 +56,6 @@ _CONSUMER_MEMBER = 1
 def _describe(
     group: ConsumerGroup, epoch: int, topics: TopicNames, *, default_assignor: str
 ) -> Description[_DescribedGroup]:
-    """Describe a group in the log's state of an epoch."""
     group_epoch, assignment_epoch = group.epochs_at(epoch)
     assignor = group.preferred_assignor_at(epoch)
     members, target = list(group.members.at(epoch).values()), dict(group.target.at(epoch))
@@ -106,7 +105,6 @@ def _member(
 
 
 def _owned(member: ConsumerMember) -> TopicPartitions:
-    """Return the partitions of a member, with those that it has to give up."""
     owned = without_epochs(member.assigned)
     for topic_id, partitions in without_epochs(member.pending_revocation).items():
         owned[topic_id] = (*owned.get(topic_id, ()), *partitions)
@@ -114,7 +112,6 @@ def _owned(member: ConsumerMember) -> TopicPartitions:
 
 
 def _assignment(topics: TopicNames, partitions: TopicPartitions) -> api.Assignment:
-    """Return an assignment, without deleted topics."""
     named = ((topic_id, topics.topic_name(topic_id)) for topic_id in partitions)
     return api.Assignment(
         topic_partitions=[

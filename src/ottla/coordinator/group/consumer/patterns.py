@@ -134,7 +134,6 @@ def _resolve(
 def _find(
     names: list[str], patterns: list[str], may_describe: Callable[[str], bool]
 ) -> Steps[dict[str, list[str]]]:
-    """Return the names that match each pattern, and that the client may describe."""
     found: dict[str, list[str]] = {}
     cost = 0
     for pattern in patterns:

@@ -42,7 +42,17 @@ def check_request(
     require_filled(request.instance_id, "InstanceId")
     require_filled(request.rack_id, "RackId")
     if epoch == JOIN_EPOCH:
-        _check_join(request)
+        require(
+            request.rebalance_timeout_ms != -1,
+            "RebalanceTimeoutMs must be provided in first request.",
+        )
+        require(request.topic_partitions == [], "TopicPartitions must be empty when (re-)joining.")
+        require(
+            request.subscribed_topic_names is not None
+            or request.subscribed_topic_regex is not None,
+            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when "
+            "(re-)joining.",
+        )
     elif epoch == LEAVE_STATIC_EPOCH:
         require(request.instance_id is not None, "InstanceId can't be null.")
     elif epoch < LEAVE_STATIC_EPOCH:
@@ -65,19 +75,7 @@ def check_size_of_names(request: ConsumerGroupHeartbeatRequest, limit_bytes: int
         raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE)
 
 
-def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
-    require(
-        request.rebalance_timeout_ms != -1,
-        "RebalanceTimeoutMs must be provided in first request.",
-    )
-    require(request.topic_partitions == [], "TopicPartitions must be empty when (re-)joining.")
-    require(
-        request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None,
-        "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
-    )
-
-
-def check_epoch(member: ConsumerMember, epoch: int, owned: TopicPartitions | None) -> None:
+def check_epoch(member: ConsumerMember, epoch: int, owned: TopicPartitionsById | None) -> None:
     """Raise FENCED_MEMBER_EPOCH unless the member is at this epoch.
 
     The previous epoch is accepted where the response with the new one may have been lost: if the
@@ -94,7 +92,7 @@ def check_epoch(member: ConsumerMember, epoch: int, owned: TopicPartitions | Non
     raise fenced_epoch("consumer", relation, epoch, member.member_epoch)
 
 
-def _is_subset(owned: TopicPartitions | None, member: ConsumerMember) -> bool:
+def _is_subset(owned: TopicPartitionsById | None, member: ConsumerMember) -> bool:
     if owned is None:
         return False
     return all(

@@ -59,7 +59,6 @@ def join(groups: Groups, group: ConsumerGroup, call: Join) -> Result[None]:
 
 
 def _find_member(change: GroupChange, call: Join, member_id: str) -> ConsumerMember:
-    """Return the member that joins: known, new, or in the place of another static one."""
     instance_id = call.request.group_instance_id
     known: ConsumerMember | None = change.group.members.get(member_id)
     if instance_id is None:

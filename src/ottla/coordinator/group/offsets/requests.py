@@ -68,15 +68,11 @@ def _fetch(
         for partition in named.partition_indexes:
             key = TopicPartition(named.name, partition)
             found = offsets.get(key)
-            if found is not None and _is_other_topic(found.topic_id, named.topic_id):
+            if found and found.topic_id and named.topic_id and found.topic_id != named.topic_id:
+                # It belongs to a deleted topic of the same name.
                 found = None
             answer.partitions.append(_answer(partition, found, is_staged=key in staged))
     return response
-
-
-def _is_other_topic(stored: Uuid, requested: Uuid) -> bool:
-    """Whether the offset belongs to a deleted topic of the same name."""
-    return bool(stored) and bool(requested) and stored != requested
 
 
 def _answer(
@@ -162,7 +158,6 @@ class OffsetRequests:
         return answer.then(merge) if refused else answer
 
     def _resolve(self, topic: CommitTopic, *, uses_ids: bool) -> ErrorCode:
-        """Fill in the name or the id."""
         if uses_ids:
             name = self._topics.topic_name(topic.topic_id)
             if name is None:
@@ -176,7 +171,6 @@ class OffsetRequests:
         return ErrorCode.NONE
 
     def _known(self, topic: CommitTopic) -> tuple[list[CommitPartition], list[CommitPartition]]:
-        """Return the partitions that exist and those that do not."""
         count = self._topics.partition_count(topic.name) or 0
         known = [one for one in topic.partitions if 0 <= one.partition_index < count]
         if len(known) == len(topic.partitions):
@@ -257,14 +251,28 @@ class OffsetRequests:
     def delete(self, request: OffsetDeleteRequest) -> Pending[OffsetDeleteResponse]:
         """Delete offsets of existing partitions; a group error replaces all others."""
         if not request.group_id:
-            return Pending.of(_delete_failed(ErrorCode.INVALID_GROUP_ID))
+            return Pending.of(
+                OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID, topics=[])
+            )
         refused: dict[str, removal.ResponseTopic] = {}
         good: list[DeleteTopic] = []
         for topic in request.topics:
             known, unknown, code = self._deletable(topic)
             if code or unknown:
                 code = code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                _merge(refused, topic.name, _delete_error(topic.name, unknown, code))
+                _merge(
+                    refused,
+                    topic.name,
+                    removal.ResponseTopic(
+                        name=topic.name,
+                        partitions=[
+                            removal.ResponsePartition(
+                                partition_index=p.partition_index, error_code=code
+                            )
+                            for p in unknown
+                        ],
+                    ),
+                )
             if known:
                 topic_class = OffsetDeleteRequest.OffsetDeleteRequestTopic
                 good.append(topic_class(name=topic.name, partitions=known))
@@ -317,26 +325,9 @@ def _commit_error(
 
 
 def _merge(topics: dict[K, T], key: K, topic: T) -> None:
-    """Add a topic's partitions to those of an earlier entry for the same topic."""
     known = topics.setdefault(key, topic)
     if known is not topic:
         known.partitions += topic.partitions
-
-
-def _delete_error(
-    name: str, partitions: list[DeletePartition], code: ErrorCode
-) -> removal.ResponseTopic:
-    return removal.ResponseTopic(
-        name=name,
-        partitions=[
-            removal.ResponsePartition(partition_index=p.partition_index, error_code=code)
-            for p in partitions
-        ],
-    )
-
-
-def _delete_failed(code: ErrorCode) -> OffsetDeleteResponse:
-    return OffsetDeleteResponse(error_code=code, topics=[])
 
 
 def _fetch_error(topic: FetchTopic, code: ErrorCode) -> _ResponseTopic:

@@ -71,7 +71,6 @@ class TransactionalOffsets:
         return recover(written, refuse).then(merge)
 
     def _split(self, request: TxnOffsetCommitRequest) -> tuple[list[_Topic], list[_Answer]]:
-        """Return the topics with partitions that exist, and the answers of all others."""
         good: list[_Topic] = []
         refused: list[_Answer] = []
         for topic in request.topics:
@@ -139,7 +138,6 @@ def _response(
 
 
 def _merged(answers: list[_Answer]) -> list[_Answer]:
-    """Answer partitions of one topic together."""
     topics: dict[str, _Answer] = {}
     for answer in answers:
         known = topics.setdefault(answer.name, answer)

@@ -47,12 +47,6 @@ def check_request(request: ShareGroupHeartbeatRequest) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "MemberEpoch is invalid.")
 
 
-def _check_size(group: ShareGroup, member_id: str, limit: int) -> None:
-    """Raise GROUP_MAX_SIZE_REACHED for a new member of a full group."""
-    if len(group.members) >= limit and member_id not in group.members:
-        raise full_group("share", limit)
-
-
 def _check_epoch(member: ShareMember, epoch: int) -> None:
     """Raise FENCED_MEMBER_EPOCH unless the member is at this epoch, or was before the last one."""
     if epoch in (JOIN_EPOCH, member.member_epoch):
@@ -85,7 +79,9 @@ def heartbeat(
     is_joining = epoch == JOIN_EPOCH
     if group is None:
         group = groups.new(group_id) if is_joining else groups.get(group_id)
-    _check_size(group, request.member_id, groups.settings(group_id).max_size)
+    limit = groups.settings(group_id).max_size
+    if len(group.members) >= limit and request.member_id not in group.members:
+        raise full_group("share", limit)
     is_new = is_joining and request.member_id not in group.members
     member = ShareMember(request.member_id) if is_new else group.member(request.member_id)
     _check_epoch(member, epoch)
@@ -119,7 +115,6 @@ def heartbeat(
 def _with_request(
     member: ShareMember, request: ShareGroupHeartbeatRequest, context: RequestContext
 ) -> ShareMember:
-    """Return the member with the fields that the request sets."""
     names = request.subscribed_topic_names
     return replace(
         member,

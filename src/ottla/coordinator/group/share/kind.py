@@ -106,7 +106,6 @@ def _fill(
     readers: Mapping[_Partition, int],
     sharing: int,
 ) -> Steps[None]:
-    """Give each member up to its limit the partitions with the fewest readers, in their order."""
     left = [(readers[key], position) for position, key in enumerate(targets)]
     heapify(left)
     for number, (own, limit) in enumerate(members):
@@ -134,7 +133,6 @@ _ASSIGNOR: Final = "simple"
 
 
 def _describe(group: ShareGroup, epoch: int, topics: TopicNames) -> Description[_DescribedGroup]:
-    """Describe a group in the log's state of an epoch."""
     group_epoch, assignment_epoch = group.epochs_at(epoch)
     members = list(group.members.at(epoch).values())
     described = _DescribedGroup(

@@ -68,7 +68,6 @@ class _Deletion:
 
 
 def _empty_group(groups: ShareGroups, group_id: str) -> ShareGroup:
-    """Return a group without members; GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
     group = groups.find(group_id)
     if group is None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
@@ -380,7 +379,6 @@ class ShareOffsetRequests:
     def _delete_offsets(
         self, group_id: str, found: _Deletion
     ) -> Pending[dict[Uuid, KafkaError | None]]:
-        """Delete states, and write which are deleted; return an error by topic."""
         answer: Pending[dict[Uuid, KafkaError | None]] = Pending()
 
         states = self._delete_states(group_id, found.partitions)
@@ -422,7 +420,6 @@ class ShareOffsetRequests:
 
 
 def _take_errors(alteration: _Alteration, states: Any) -> None:
-    """Put the errors of share coordinators into the response."""
     failed = {
         (topic.topic_id, one.partition): one
         for topic in states.results

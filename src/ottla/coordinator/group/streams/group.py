@@ -300,7 +300,6 @@ class StreamsGroup(MemberGroup[StreamsMember, Tasks]):
             self.shutdown_member_id = None
 
     def _move(self, member_id: str, new: StreamsMember | None) -> None:
-        """Replace the tasks of a member."""
         old: StreamsMember | None = self.members.get(member_id)
         before, after = (
             () if one is None else (one.assigned, one.pending_revocation) for one in (old, new)

@@ -121,7 +121,6 @@ def _task_map(tasks: list[api.TaskIds]) -> TaskMap:
 
 
 def _find_member(call: _Call) -> StreamsMember:
-    """Return the member of a heartbeat; a new one where it joins."""
     group, request = call.group, call.request
     if request.member_epoch == JOIN_EPOCH:
         known: StreamsMember | None = group.members.get(request.member_id)
@@ -134,7 +133,6 @@ def _find_member(call: _Call) -> StreamsMember:
 def _with_request(
     member: StreamsMember, request: Request, context: RequestContext
 ) -> StreamsMember:
-    """Return the member with the fields that the request sets."""
     timeout_ms, endpoint, tags = (
         request.rebalance_timeout_ms,
         request.user_endpoint,
@@ -219,7 +217,6 @@ def _configure(call: _Call, topology_now: StreamsTopology) -> tuple[int, Configu
 
 
 def _assign(call: _Call, updated: StreamsMember, configured: ConfiguredTopology) -> StreamsMember:
-    """Return the member after its step towards the target assignment."""
     groups, group = call.groups, call.group
     group_id = group.group_id
     epoch = group.epoch + call.has_changed

@@ -58,7 +58,6 @@ def undescribed(group_id: str, code: ErrorCode, text: str | None = None) -> _Des
 
 
 def _describe(group: StreamsGroup, epoch: int) -> Description[_DescribedGroup]:
-    """Describe a group in the log's state of an epoch."""
     group_epoch, assignment_epoch = group.epochs_at(epoch)
     members, target = list(group.members.at(epoch).values()), dict(group.target.at(epoch))
     described = _DescribedGroup(

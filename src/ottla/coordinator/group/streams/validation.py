@@ -30,7 +30,15 @@ if TYPE_CHECKING:
 
 def check_request(request: StreamsGroupHeartbeatRequest) -> None:
     """Raise INVALID_REQUEST, or STREAMS_INVALID_TOPOLOGY for changelogs with a count."""
-    _check_supported(request)
+    require(request.instance_id is None, "Static membership is not yet supported.")
+    require(request.task_offsets is None, "TaskOffsets are not supported yet.")
+    require(request.task_end_offsets is None, "TaskEndOffsets are not supported yet.")
+    require(not request.warmup_tasks, "WarmupTasks are not supported yet.")
+    for one in () if request.topology is None else request.topology.subtopologies:
+        require(
+            not one.source_topic_regex,
+            "Regular expressions for source topics are not supported yet.",
+        )
     epoch = request.member_epoch
     require_filled(request.member_id, "MemberId")
     require_filled(request.group_id, "GroupId")
@@ -53,18 +61,6 @@ def check_request(request: StreamsGroupHeartbeatRequest) -> None:
         epoch == JOIN_EPOCH or request.topology is None,
         "Topology can only be provided when (re-)joining.",
     )
-
-
-def _check_supported(request: StreamsGroupHeartbeatRequest) -> None:
-    require(request.instance_id is None, "Static membership is not yet supported.")
-    require(request.task_offsets is None, "TaskOffsets are not supported yet.")
-    require(request.task_end_offsets is None, "TaskEndOffsets are not supported yet.")
-    require(not request.warmup_tasks, "WarmupTasks are not supported yet.")
-    for one in () if request.topology is None else request.topology.subtopologies:
-        require(
-            not one.source_topic_regex,
-            "Regular expressions for source topics are not supported yet.",
-        )
 
 
 def _check_join(request: StreamsGroupHeartbeatRequest) -> None:

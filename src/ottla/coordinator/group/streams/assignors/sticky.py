@@ -209,14 +209,6 @@ class _Assignment:
         self._previous_active: dict[_Task, str] = {}
         self._previous_standby: dict[_Task, list[str]] = {}
 
-    def _add_member(self, member_id: str) -> None:
-        spec = self._given.members[member_id]
-        self._processes.setdefault(spec.process_id, _ProcessLoad()).counts[member_id] = 0
-        for task in _tasks(spec.tasks.active):
-            self._previous_active[task] = member_id
-        for task in _tasks(spec.tasks.standby):
-            self._previous_standby.setdefault(task, []).append(member_id)
-
     def run(self) -> Steps[dict[str, Tasks]]:
         """Assign all tasks."""
         if not self._given.members and any(self._task_ids(only_stateful=False)):
@@ -224,7 +216,12 @@ class _Assignment:
         for position, member_id in enumerate(self._ordered):
             if position % SLICE == 0:
                 yield
-            self._add_member(member_id)
+            spec = self._given.members[member_id]
+            self._processes.setdefault(spec.process_id, _ProcessLoad()).counts[member_id] = 0
+            for task in _tasks(spec.tasks.active):
+                self._previous_active[task] = member_id
+            for task in _tasks(spec.tasks.standby):
+                self._previous_standby.setdefault(task, []).append(member_id)
         yield from self._assign_active()
         if self._given.standby_replicas > 0:
             yield from self._assign_standby()
@@ -357,7 +354,6 @@ class _Assignment:
         self._total_quota.count(count)
 
     def _add_standby(self, processes: _JavaQueue[_ProcessLoad], task: _Task) -> bool:
-        """Assign a standby task to the least loaded process without the task."""
         passed: list[_ProcessLoad] = []
         is_found = False
         while len(processes):
