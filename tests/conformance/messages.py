@@ -9,7 +9,7 @@ from __future__ import annotations
 from base64 import b64encode
 from typing import TYPE_CHECKING, Any
 
-from ottla.protocol.versions import MAX_VERSION, NO_VERSIONS, Versions, parse_versions
+from ottla.protocol.schema import _MAX_VERSION, NO_VERSIONS, Versions, parse_versions
 from ottla.types import Uuid
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def cut(one: Versions, other: Versions) -> Versions:
 
 def is_empty(versions: Versions) -> bool:
     """Whether a range holds no version."""
-    return versions.lowest > versions.highest or versions.lowest == MAX_VERSION
+    return versions.lowest > versions.highest or versions.lowest == _MAX_VERSION
 
 
 # ---------------------------------------------------------------- JSON as Kafka writes it

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla.protocol.schema import PRIMITIVES, Request
-from ottla.protocol.versions import NO_VERSIONS, Versions, parse_versions
+from ottla.protocol.schema import NO_VERSIONS, PRIMITIVES, Request, Versions, parse_versions
 from ottla.types import ZERO_UUID
 from tests.conformance.messages import Paired, cut, is_empty, pair
 from tests.protocol.messages import message_classes

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.config.broker import parse_broker_config
-from ottla.controller.catch_up import CatchUp
 from ottla.controller.controller import Controller
-from ottla.controller.replayed_log import ReplayedLog
+from ottla.controller.replayed_log import CatchUp, ReplayedLog
 from ottla.errors import UnsupportedVersion
 from ottla.metadata.features import SUPPORTED_FEATURES
 from ottla.metadata.framing import MessageAndVersion, encode_record

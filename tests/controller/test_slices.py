@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.controller import runtime
-from ottla.controller.partitions import alter_partition, elections, leadership
+from ottla.controller.partitions import alter_partition, leadership
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.alter_partition import AlterPartitionRequest
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
@@ -16,7 +16,7 @@ from tests.controller.brokers import Brokers, PartitionData, TopicData, registra
 from tests.controller.cluster_model import ClusterModel, check_replay
 from tests.controller.harness import _none, assigned_topic
 
-MODULES = (alter_partition, alter_partition, elections, leadership)
+MODULES = (alter_partition, alter_partition, leadership, leadership)
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ from ottla.coordinator.group import (
     GroupDependencies,
     StreamsGroupConfig,
 )
-from ottla.coordinator.group.classic import records
+from ottla.coordinator.group.classic import group as records
 from ottla.coordinator.group.classic.group import ClassicState, StoredGroup
 from ottla.coordinator.group.offsets.committed import CommittedOffset
 from ottla.coordinator.group.offsets.records import offset_commit, offset_tombstone

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.protocol import api_keys
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.versions import Versions
+from ottla.protocol.schema import Versions
 
 
 @pytest.mark.parametrize("key", list(ApiKey), ids=lambda key: key.name)

@@ -7,8 +7,7 @@ import pytest
 from ottla.protocol.apis.fetch import FetchRequest
 from ottla.protocol.apis.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.apis.sasl_authenticate import SaslAuthenticateRequest
-from ottla.protocol.schema import EMPTY, Struct, field, int32
-from ottla.protocol.versions import parse_versions
+from ottla.protocol.schema import EMPTY, Struct, field, int32, parse_versions
 from ottla.types import ZERO_UUID
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.protocol.versions import MAX_VERSION, NO_VERSIONS, Versions, parse_versions
+from ottla.protocol.schema import _MAX_VERSION, NO_VERSIONS, Versions, parse_versions
 
 
 @pytest.mark.parametrize(
@@ -12,7 +12,7 @@ from ottla.protocol.versions import MAX_VERSION, NO_VERSIONS, Versions, parse_ve
     [
         ("3", Versions(3, 3)),
         ("0-4", Versions(0, 4)),
-        ("7+", Versions(7, MAX_VERSION)),
+        ("7+", Versions(7, _MAX_VERSION)),
         ("none", NO_VERSIONS),
     ],
 )

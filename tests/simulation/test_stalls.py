@@ -15,8 +15,8 @@ import pytest
 
 from ottla import NewTopic
 from ottla.clients.admin.quotas import QuotaChange
-from ottla.controller.catch_up import RECORDS_PER_TURN
 from ottla.controller.controller import Controller
+from ottla.controller.replayed_log import _RECORDS_PER_TURN
 from ottla.controller.runtime import ControllerRuntime
 from ottla.raft.driver import RaftDriver
 from ottla.raft.requests import ReplicaKey, Vote
@@ -385,7 +385,7 @@ def test_a_voter_answers_while_it_replays_its_log(monkeypatch: pytest.MonkeyPatc
         waits = await _ask_while_it_starts(cluster, killed, replays)
         assert len(waits) > 10
         assert max(waits) < FETCH_TIMEOUT_S / 2
-        assert replays.longest <= RECORDS_PER_TURN
+        assert replays.longest <= _RECORDS_PER_TURN
         assert cluster.active_controller is active
         assert active.node.controller.driver.node.epoch == epoch
 
@@ -420,7 +420,7 @@ def test_a_voter_answers_while_it_loads_a_snapshot(monkeypatch: pytest.MonkeyPat
         await until(lambda: node.controller.image.quotas.by_entity)
         assert len(waits) > 10
         assert max(waits) < FETCH_TIMEOUT_S / 2
-        assert replays.longest <= RECORDS_PER_TURN
+        assert replays.longest <= _RECORDS_PER_TURN
         assert [size for size in sizes if size] == [RECORDS // len(LIMITS)]
 
     cluster.run(work())
@@ -453,7 +453,7 @@ def test_a_voter_answers_while_it_loads_the_snapshot_of_its_own_start(
         assert len(node.node.controller.image.quotas.by_entity) == RECORDS // len(LIMITS)
         assert len(waits) > 10
         assert max(waits) < FETCH_TIMEOUT_S / 2
-        assert replays.longest <= RECORDS_PER_TURN
+        assert replays.longest <= _RECORDS_PER_TURN
         assert cluster.active_controller is active
 
     cluster.run(work())
@@ -473,7 +473,7 @@ def test_a_controller_leads_after_it_has_replayed_all(monkeypatch: pytest.Monkey
         replays = Replays(cluster, monkeypatch)
         answers = Answers(cluster, monkeypatch)
         await cluster.start()
-        assert replays.longest <= RECORDS_PER_TURN
+        assert replays.longest <= _RECORDS_PER_TURN
         assert answers.are_in_time()
         assert all(replays.of(node) >= RECORDS for node in cluster)
 

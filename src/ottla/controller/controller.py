@@ -15,14 +15,12 @@ from ottla.controller.delegation_tokens import DelegationTokenControl, ScramCont
 from ottla.controller.features import FeatureControl
 from ottla.controller.heartbeats import BrokerHeartbeatState, HeartbeatOptions
 from ottla.controller.partitions.alter_partition import AlterPartition, assign_replicas
-from ottla.controller.partitions.elections import LeaderElections
-from ottla.controller.partitions.leadership import Leadership
+from ottla.controller.partitions.leadership import LeaderElections, Leadership
 from ottla.controller.partitions.reassignments import Reassignments
 from ottla.controller.policies import NO_POLICIES
 from ottla.controller.quotas import QuotaControl
 from ottla.controller.result import ControllerResult, in_one_turn
-from ottla.controller.topic_creation import TopicCreation
-from ottla.controller.topic_deletion import delete_topics
+from ottla.controller.topic_changes import TopicCreation, delete_topics
 from ottla.controller.topics import Topics
 from ottla.errors import ErrorCode, KafkaError, UnsupportedVersion
 from ottla.metadata.framing import MessageAndVersion

@@ -15,7 +15,7 @@ from collections.abc import Generator
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from ottla.controller.catch_up import CatchUp
+from ottla.controller.replayed_log import CatchUp
 from ottla.errors import ErrorCode, KafkaError, LocalDiskError
 from ottla.metadata.bootstrap import activation_records
 from ottla.metadata.framing import MessageAndVersion, encode_record

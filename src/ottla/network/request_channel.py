@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Protocol
 
-    from ottla.protocol.schema import Request, Response
-    from ottla.protocol.versions import Versions
+    from ottla.protocol.schema import Request, Response, Versions
     from ottla.types import SendItem
 
     class Login(Protocol):

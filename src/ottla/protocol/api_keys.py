@@ -10,7 +10,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ottla.protocol.versions import NO_VERSIONS, Versions
+from ottla.protocol.schema import NO_VERSIONS, Versions
 
 if TYPE_CHECKING:
     from ottla.protocol.schema import Request, Response

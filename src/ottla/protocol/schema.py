@@ -3,16 +3,51 @@
 Kafka: the `common/message/*.json` definitions and their generated classes. One class serves all
 versions; a field that a version does not carry holds its default, so handlers never branch on
 type. The same notation describes requests, responses, metadata records, coordinator records and
-checkpoint records. Codecs are compiled from it by `protocol.codec` on first use.
+checkpoint records. Codecs are compiled from it by `protocol.codec` on first use;
+org.apache.kafka.message.Versions.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any, ClassVar, TypeAlias, dataclass_transform
+from functools import cache
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeAlias, dataclass_transform
 
-from ottla.protocol.versions import NO_VERSIONS, Versions, parse_versions
 from ottla.types import SendItem, Uuid
+
+_MAX_VERSION = 0x7FFF
+
+
+class Versions(NamedTuple):
+    """A closed range of versions; empty when lowest > highest."""
+
+    lowest: int
+    highest: int
+
+    def __contains__(self, version: object) -> bool:
+        return isinstance(version, int) and self.lowest <= version <= self.highest
+
+    def __str__(self) -> str:
+        if self.lowest > self.highest:
+            return "none"
+        if self.highest == _MAX_VERSION:
+            return f"{self.lowest}+"
+        return str(self.lowest) if self.lowest == self.highest else f"{self.lowest}-{self.highest}"
+
+
+NO_VERSIONS = Versions(0, -1)
+
+
+@cache
+def parse_versions(text: str) -> Versions:
+    """Read "3", "0-4", "7+" or "none"; raise ValueError for anything else."""
+    if text == "none":
+        return NO_VERSIONS
+    if text.endswith("+"):
+        return Versions(int(text[:-1]), _MAX_VERSION)
+    lowest, _, highest = text.partition("-")
+    return Versions(int(lowest), int(highest or lowest))
+
 
 int8 = Annotated[int, "int8"]
 int16 = Annotated[int, "int16"]

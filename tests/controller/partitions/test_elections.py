@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.controller.partitions import elections
+from ottla.controller.partitions import leadership
 from ottla.errors import ErrorCode
 from tests.controller.brokers import Brokers
 
@@ -156,7 +156,7 @@ def test_preferred_leaders_lead_again_by_themselves(enabled: str, leader: int) -
 
 def test_elections_by_the_clock_come_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each in a turn of the loop of its own, so that requests are decided in between."""
-    monkeypatch.setattr(elections, "PARTITIONS_PER_SLICE", 2)
+    monkeypatch.setattr(leadership, "PARTITIONS_PER_SLICE", 2)
     brokers = Brokers(2)
     _without_preferred_leaders(brokers, 5)
     _advance(brokers, BALANCE_MS // 2)

@@ -12,7 +12,7 @@ from ottla.config.broker.endpoints import (
     SecurityProtocol,
     StaticVoter,
 )
-from ottla.config.broker.parsing import parse_broker_config
+from ottla.config.broker.rules import parse_broker_config
 
 __all__ = [
     "BrokerConfig",

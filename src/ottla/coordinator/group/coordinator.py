@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.group import dispatch, group_admin
 from ottla.coordinator.group.classic.join import MAX_MEMBERS_BYTES, make_join
+from ottla.coordinator.group.consumer.heartbeat import check_request, check_size_of_names
 from ottla.coordinator.group.consumer.kind import ConsumerGroups
-from ottla.coordinator.group.consumer.validation import check_request, check_size_of_names
 from ottla.coordinator.group.descriptions import Descriptions
 from ottla.coordinator.group.groups import KINDS
+from ottla.coordinator.group.offsets.commit import TransactionalOffsets
 from ottla.coordinator.group.offsets.requests import OffsetRequests
-from ottla.coordinator.group.offsets.transactional import TransactionalOffsets
 from ottla.coordinator.group.responses import join_error, sync_error
 from ottla.coordinator.group.shard import GroupShard
 from ottla.coordinator.group.share.offset_requests import ShareOffsetRequests

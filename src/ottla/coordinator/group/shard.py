@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.group import group_admin
 from ottla.coordinator.group.classic import rebalance
+from ottla.coordinator.group.classic.group import RECORD_TYPES as CLASSIC_RECORDS
 from ottla.coordinator.group.classic.group import SIMPLE, ClassicState, StoredGroup
-from ottla.coordinator.group.classic.records import RECORD_TYPES as CLASSIC_RECORDS
 from ottla.coordinator.group.group_kind import GroupEnvironment, RecordType
 from ottla.coordinator.group.groups import KINDS, Groups
 from ottla.coordinator.group.migration import conversion

@@ -20,7 +20,7 @@ from ottla.protocol.follower_fetch import (
     read_fetch_response,
     write_fetch_request,
 )
-from ottla.protocol.versions import Versions
+from ottla.protocol.schema import Versions
 from ottla.replication.fetcher import FetcherSettings, ReplicaFetcher
 from ottla.replication.isr_updates import IsrUpdates
 from ottla.server.broker.directory_assignments import DirectoryAssignments

@@ -21,7 +21,7 @@ from ottla.errors import KafkaError, TooManyElements
 from ottla.protocol import codec
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.frames import encode_response
-from ottla.protocol.versions import parse_versions
+from ottla.protocol.schema import parse_versions
 from ottla.server.requests.parts import (
     ELEMENTS_IN_A_TURN,
     PARTS,

@@ -1,4 +1,4 @@
-"""A classic group and its members in memory: generation, awaited joins and syncs.
+"""A classic group, its members and records: generation, awaited joins and syncs.
 
 This is soft state: the log holds the last complete generation. State transitions:
 
@@ -6,21 +6,25 @@ This is soft state: the log holds the last complete generation. State transition
     PreparingRebalance → Empty (no member joined); any → Dead (deleted or unloaded)
 
 Kafka: org.apache.kafka.coordinator.group.classic.{ClassicGroup, ClassicGroupState};
-org.apache.kafka.coordinator.group.classic.ClassicGroupMember.
+org.apache.kafka.coordinator.group.classic.ClassicGroupMember;
+GroupCoordinatorRecordHelpers.{newGroupMetadataRecord, newEmptyGroupMetadataRecord}.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from ottla.coordinator.group.group_kind import RecordType
 from ottla.coordinator.group.responses import join_error, sync_error
+from ottla.coordinator.runtime import CoordinatorRecord
 from ottla.coordinator.runtime.java_hash import in_hash_map_order
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError, UnsupportedVersion
 from ottla.protocol import codec
 from ottla.protocol.apis.join_group import JoinGroupResponse
 from ottla.protocol.apis.sync_group import SyncGroupResponse
+from ottla.protocol.records import group as schemas
 from ottla.protocol.records.consumer_protocol import ConsumerProtocolSubscription
 from ottla.timeline import LATEST_EPOCH
 
@@ -430,3 +434,63 @@ def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
     except (CorruptMessage, UnsupportedVersion):
         return None
     return frozenset(topics)
+
+
+_GROUP_METADATA_VERSION: Final = 3
+RECORD_TYPES: Final = (RecordType(2, schemas.GroupMetadataKey, schemas.GroupMetadataValue),)
+
+
+def group_metadata(group: ClassicGroup, assignments: dict[str, bytes]) -> CoordinatorRecord:
+    """Return the record of a classic group with these assignments by member id."""
+    name = group.protocol_name
+    return _group_metadata(
+        group.group_id,
+        protocol_type=group.protocol_type or "",
+        generation=group.generation_id,
+        protocol=name,
+        leader=group.leader_id,
+        current_state_timestamp=_or_unset(group.state_timestamp_ms),
+        members=[
+            schemas.MemberMetadata(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.metadata(name),
+                assignment=assignments[member.member_id],
+            )
+            for member in group.members.values()
+        ],
+    )
+
+
+def empty_group_metadata(group: ClassicGroup) -> CoordinatorRecord:
+    """Return the record of a new group, before its first generation."""
+    return _group_metadata(
+        group.group_id,
+        protocol_type="",
+        generation=0,
+        protocol=None,
+        leader=None,
+        current_state_timestamp=_or_unset(group.state_timestamp_ms),
+        members=[],
+    )
+
+
+def group_tombstone(group_id: str) -> CoordinatorRecord:
+    """Return the record that removes a classic group."""
+    return CoordinatorRecord(schemas.GroupMetadataKey(group=group_id))
+
+
+def _group_metadata(group_id: str, **fields: Any) -> CoordinatorRecord:
+    return CoordinatorRecord(
+        schemas.GroupMetadataKey(group=group_id),
+        schemas.GroupMetadataValue(**fields),
+        _GROUP_METADATA_VERSION,
+    )
+
+
+def _or_unset(timestamp_ms: int | None) -> int:
+    return -1 if timestamp_ms is None else timestamp_ms

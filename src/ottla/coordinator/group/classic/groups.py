@@ -13,7 +13,7 @@ from __future__ import annotations
 from types import NoneType
 from typing import TYPE_CHECKING
 
-from ottla.coordinator.group.classic import records
+from ottla.coordinator.group.classic import group as records
 from ottla.coordinator.group.classic.group import (
     ClassicGroup,
     ClassicMember,

@@ -12,7 +12,8 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ottla.coordinator.group.classic import rebalance, records
+from ottla.coordinator.group.classic import group as records
+from ottla.coordinator.group.classic import rebalance
 from ottla.coordinator.group.classic.group import (
     ClassicGroup,
     ClassicMember,

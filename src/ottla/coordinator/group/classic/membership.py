@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from ottla.coordinator.group.classic import rebalance, records
+from ottla.coordinator.group.classic import group as records
+from ottla.coordinator.group.classic import rebalance
 from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
 from ottla.coordinator.group.classic.groups import heartbeat_key
 from ottla.coordinator.group.responses import sync_error

@@ -17,7 +17,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from ottla.coordinator.group.classic import records
+from ottla.coordinator.group.classic import group as records
 from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
 from ottla.coordinator.group.classic.groups import heartbeat_key, join_key, sync_key
 from ottla.coordinator.group.responses import sync_error

@@ -18,8 +18,8 @@ from ottla.coordinator.group.consumer.group import (
     MemberState,
     without_epochs,
 )
+from ottla.coordinator.group.consumer.heartbeat import check_size, static_member
 from ottla.coordinator.group.consumer.reconcile import GroupChange
-from ottla.coordinator.group.consumer.validation import check_size, static_member
 from ottla.coordinator.group.group_kind import MemberTimer
 from ottla.coordinator.group.migration import conversion
 from ottla.coordinator.runtime import Result

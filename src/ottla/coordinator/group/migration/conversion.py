@@ -17,7 +17,8 @@ import logging
 from struct import Struct as Layout
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, TypeVar
 
-from ottla.coordinator.group.classic import rebalance, records
+from ottla.coordinator.group.classic import group as records
+from ottla.coordinator.group.classic import rebalance
 from ottla.coordinator.group.classic.group import ClassicGroup, ClassicMember, ClassicState
 from ottla.coordinator.group.consumer.group import (
     CONSUMER_PROTOCOL_TYPE,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.coordinator.group.checks import fenced_epoch, full_group, require_filled
+from ottla.coordinator.group.responses import fenced_epoch, full_group, require_filled
 from ottla.coordinator.group.share import initialization
 from ottla.coordinator.group.share.group import JOIN_EPOCH, LEAVE_EPOCH, ShareMember
 from ottla.coordinator.runtime.shard import Result

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ottla.coordinator.group.checks import fenced_epoch, full_group, require, require_filled
+from ottla.coordinator.group.responses import fenced_epoch, full_group, require, require_filled
 from ottla.coordinator.group.streams.group import (
     JOIN_EPOCH,
     LEAVE_STATIC_EPOCH,

@@ -1,10 +1,12 @@
-"""Creates topics and adds partitions to them.
+"""Creates topics, adds partitions to them, deletes them by name or by id.
 
-Kafka: ReplicationControlManager.createTopics and createPartitions, ControllerApis.
+Kafka: ReplicationControlManager.createTopics and createPartitions, ControllerApis;
+ReplicationControlManager.deleteTopics, ControllerApis.deleteTopics.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from ottla.controller.config_operations import EffectiveConfigs
@@ -21,8 +23,9 @@ from ottla.metadata.framing import MessageAndVersion
 from ottla.metadata.resources import CLUSTER_DEFAULT, ConfigResourceType, ConfiguredResource
 from ottla.protocol.apis.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from ottla.protocol.apis.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from ottla.protocol.records.metadata import TopicRecord
-from ottla.types import METADATA_TOPIC, Uuid
+from ottla.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from ottla.protocol.records.metadata import RemoveTopicRecord, TopicRecord
+from ottla.types import METADATA_TOPIC, ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from ottla.controller.result import RecordPermits
     from ottla.controller.topics import Topics, TopicState
     from ottla.metadata.partition import PartitionRegistration
+
 
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
 MAX_RECORDS_PER_REQUEST: Final = 10_000
@@ -381,4 +385,105 @@ def _refused(
 def _too_many_partitions() -> KafkaError:
     return KafkaError(
         ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request."
+    )
+
+
+_Deletion = DeleteTopicsResponse.DeletableTopicResult
+_NEITHER: Final = "Neither topic name nor id were specified."
+_BOTH: Final = "You may not specify both topic name and topic id."
+_SUPPLIED: Final = "The provided topic name maps to an ID that was already supplied."
+
+
+def delete_topics(
+    request: DeleteTopicsRequest,
+    topics: Topics,
+    *,
+    enabled: bool,
+    record_permits: RecordPermits | None = None,
+) -> ControllerResult[DeleteTopicsResponse]:
+    """Delete topics; each succeeds or fails on its own. `enabled` is delete.topic.enable."""
+    if not enabled:
+        raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED)
+    records: list[MessageAndVersion] = []
+    found, results = _find_topics(request, topics)
+    for topic in found:
+        try:
+            if record_permits is not None:
+                record_permits(len(topic.partitions))
+        except KafkaError as error:
+            results.append(_refused_deletion(topic.name, topic.topic_id, error))
+            continue
+        results.append(_Deletion(name=topic.name, topic_id=topic.topic_id))
+        records.append(MessageAndVersion(RemoveTopicRecord(topic_id=topic.topic_id), 0))
+    return ControllerResult(records, DeleteTopicsResponse(responses=results))
+
+
+def _requested_topics(request: DeleteTopicsRequest) -> Iterator[tuple[str | None, Uuid]]:
+    """Yield name and id of each requested topic."""
+    for name in request.topic_names:
+        yield name, ZERO_UUID
+    for topic in request.topics:
+        yield topic.name, topic.topic_id
+
+
+def _find_topics(
+    request: DeleteTopicsRequest, topics: Topics
+) -> tuple[list[TopicState], list[_Deletion]]:
+    """Return the topics to delete, and the errors of all other entries."""
+    names, ids, refused = _count_entries(request)
+    found: dict[Uuid, TopicState] = {}
+    for topic_id, times in ids.items():
+        topic = topics.by_id(topic_id)
+        if times > 1:
+            refused.append(_refused_deletion(None, topic_id, _invalid("Duplicate topic id.")))
+        elif topic is None:
+            refused.append(
+                _refused_deletion(None, topic_id, KafkaError(ErrorCode.UNKNOWN_TOPIC_ID))
+            )
+        else:
+            found[topic_id] = topic
+    for name, times in names.items():
+        topic = topics.by_name(name)
+        if times > 1:
+            refused.append(_refused_deletion(name, ZERO_UUID, _invalid("Duplicate topic name.")))
+        elif topic is None:
+            error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            refused.append(_refused_deletion(name, ZERO_UUID, error))
+        elif topic.topic_id in ids:  # named in both ways: not deleted
+            found.pop(topic.topic_id, None)
+            refused.append(_refused_deletion(name, topic.topic_id, _invalid(_SUPPLIED)))
+        else:
+            found[topic.topic_id] = topic
+    return list(found.values()), refused
+
+
+def _count_entries(
+    request: DeleteTopicsRequest,
+) -> tuple[Counter[str], Counter[Uuid], list[_Deletion]]:
+    """Return how often each name and each id is given, and the errors of malformed entries."""
+    names: Counter[str] = Counter()
+    ids: Counter[Uuid] = Counter()
+    refused: list[_Deletion] = []
+    for name, topic_id in _requested_topics(request):
+        if name is not None and not topic_id:
+            names[name] += 1
+        elif name is None and topic_id:
+            ids[topic_id] += 1
+        else:
+            text = _NEITHER if name is None else _BOTH
+            refused.append(_refused_deletion(name, topic_id, _invalid(text)))
+    return names, ids, refused
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)
+
+
+def _refused_deletion(name: str | None, topic_id: Uuid, error: KafkaError) -> _Deletion:
+    is_throttled = error.code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    return _Deletion(
+        name=name,
+        topic_id=topic_id,
+        error_code=error.code,
+        error_message=None if is_throttled else error.message,
     )
