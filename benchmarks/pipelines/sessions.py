@@ -14,7 +14,7 @@ from pyspark.find_spark_home import _find_spark_home
 
 from ottla.clients.blocking import Admin
 from ottla.spark.jvm.class_archive import ClassArchive
-from ottla.spark.jvm.java import find_java
+from ottla.spark.jvm.launching import find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

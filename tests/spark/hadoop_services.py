@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ottla.spark.jvm.java import find_java
+from ottla.spark.jvm.launching import find_java
 from tests.maven import fetched
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ottla.spark.jvm.java import find_java
-from ottla.spark.jvm.launching import OPENED_PACKAGES
+from ottla.spark.jvm.launching import OPENED_PACKAGES, find_java
 from tests.ports import free_ports
 from tests.waits import wait_for
 

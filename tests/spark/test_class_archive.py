@@ -16,12 +16,12 @@ import pytest
 
 from ottla.spark.jvm.class_archive import (
     GROWING_SECONDS,
+    MIN_CLASSES,
     RETRY_SECONDS,
     UNUSED_SECONDS,
     ClassArchive,
 )
-from ottla.spark.jvm.class_list import MIN_CLASSES
-from ottla.spark.jvm.java import Java, cache_dir
+from ottla.spark.jvm.launching import Java, cache_dir
 
 DUMPS = """\
 classes = open(flags["-XX:SharedClassListFile"]).read()

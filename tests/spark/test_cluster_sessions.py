@@ -15,17 +15,15 @@ from pyspark.sql import SparkSession
 
 from ottla.spark.forking.launcher import JVM
 from ottla.spark.jvm import local_session
-from ottla.spark.jvm.java import Java
-from ottla.spark.jvm.launching import Launch, end, java_command, launch
+from ottla.spark.jvm.launching import Java, Launch, end, java_command, launch
 from ottla.spark.jvm.local_session import (
     LOCAL_SETTINGS,
     SETTINGS,
     defaults,
     executor_python,
 )
-from ottla.spark.jvm.options import JavaOptions, is_local
+from ottla.spark.jvm.options import JavaOptions, is_local, submit_arguments
 from ottla.spark.jvm.submission import PYTHON
-from ottla.spark.jvm.submit_arguments import submit_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

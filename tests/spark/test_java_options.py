@@ -16,8 +16,7 @@ from pyspark import SparkContext
 
 from ottla.errors import OttlaError
 from ottla.spark.jvm import local_session
-from ottla.spark.jvm.java import Java
-from ottla.spark.jvm.launching import Launch
+from ottla.spark.jvm.launching import Java, Launch
 from ottla.spark.jvm.options import (
     OPTION_VARIABLES,
     PARALLEL_COLLECTOR,

@@ -15,9 +15,8 @@ from ottla.spark.cluster import open_cluster  # noqa: E402
 from ottla.spark.coordination import Coordination  # noqa: E402
 from ottla.spark.exactly_once import BatchStart, ExactlyOnce  # noqa: E402
 from ottla.spark.options import write_options  # noqa: E402
-from ottla.spark.rows import FrameColumns  # noqa: E402
 from ottla.spark.sending import TaskTransaction  # noqa: E402
-from ottla.spark.writing import FrameWriter  # noqa: E402
+from ottla.spark.writing import FrameColumns, FrameWriter  # noqa: E402
 from tests.spark.pipelines import committed  # noqa: E402
 
 if TYPE_CHECKING:

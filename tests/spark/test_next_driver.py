@@ -24,9 +24,8 @@ from ottla.spark.coordination import Coordination
 from ottla.spark.decision import BatchDecision
 from ottla.spark.exactly_once import FENCED, BatchStart, ExactlyOnce, driver_id
 from ottla.spark.options import write_options
-from ottla.spark.rows import FrameColumns
 from ottla.spark.sending import TaskTransaction
-from ottla.spark.writing import FrameWriter
+from ottla.spark.writing import FrameColumns, FrameWriter
 from ottla.streams.run.supervisor import is_final
 from ottla.testing.cluster import Cluster
 from tests.conformance.kafka import RealKafka, kafka_or_skip

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 pa = pytest.importorskip("pyarrow")
 
 from ottla.clients.producer.partitioner import key_hash, murmur2  # noqa: E402
-from ottla.spark.partitioning import murmur2_column, partitions_for_keys  # noqa: E402
-from ottla.spark.writing import data_and_offsets  # noqa: E402
+from ottla.spark.writing import data_and_offsets, murmur2_column, partitions_for_keys  # noqa: E402
 
 
 @settings(deadline=None)  # the first call loads numpy's parts

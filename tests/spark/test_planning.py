@@ -27,7 +27,7 @@ from ottla.spark.fetching import RangeFetcher
 from ottla.spark.offsets import SourceOffsets, check_same_topics
 from ottla.spark.options import read_options
 from ottla.spark.planning import OffsetRange, cut, limit_offsets, offsets_within, split_ranges
-from ottla.spark.rows import find_columns
+from ottla.spark.writing import find_columns
 from ottla.types import TopicPartition, Uuid
 
 PartitionData = FetchResponse.FetchableTopicResponse.PartitionData

@@ -13,7 +13,7 @@ import pytest
 import pyspark_ottla
 from ottla.clients.admin.topics import NewTopic
 from ottla.clients.blocking import Admin, Producer
-from ottla.spark.jvm.java import find_java
+from ottla.spark.jvm.launching import find_java
 from ottla.spark.jvm.local_session import session
 from tests.spark.marks import SPARK_WARNINGS
 

@@ -11,12 +11,12 @@ import pytest
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
-from ottla.spark.worker_memory import FROZEN_AT, note_use
+from ottla.spark.processes import FROZEN_AT, note_use
 
 WORKER = """
 import gc, sys
 from importlib.machinery import ModuleSpec
-from ottla.spark.worker_memory import note_use
+from ottla.spark.processes import note_use
 
 sys.modules["__main__"].__spec__ = ModuleSpec({name!r}, None)
 for _ in range({uses}):

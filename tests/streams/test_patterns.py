@@ -10,7 +10,7 @@ import pytest
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.spark.checkpoint import Checkpoint
-from ottla.spark.partition_limits import check_partitions
+from ottla.spark.options import check_partitions
 from ottla.streams import (
     Consumed,
     Materialized,

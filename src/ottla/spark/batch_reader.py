@@ -1,13 +1,17 @@
 """Reads topics as one frame: tasks from offsets to offsets.
 
 Kafka: org.apache.spark.sql.kafka010.KafkaRelation.
+
+The reader of a stream that cannot be read is here, too. PySpark hides an error of `streamReader`
+behind an UnboundLocalError of its own, so the error is raised by the first method that Spark calls.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from pyspark.sql.datasource import DataSourceReader
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.offset_timestamps import LATEST_TIMESTAMP
@@ -94,3 +98,39 @@ class BatchReader(DataSourceReader):
         """Yield the records of one task."""
         with short_errors():
             yield from read_range(self._options, self._columns, partition)
+
+
+class InvalidStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Raises the error of its options or columns."""
+
+    def __init__(self, error: KafkaError) -> None:
+        self._error = error
+
+    def _fail(self) -> NoReturn:
+        with short_errors():
+            raise self._error
+        raise AssertionError
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Raise the error."""
+        self._fail()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """Raise the error."""
+        self._fail()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002, N802
+        """Raise the error."""
+        self._fail()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Raise the error."""
+        self._fail()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> NoReturn:  # noqa: ARG002
+        """Raise the error."""
+        self._fail()
+
+    def read(self, partition: Any) -> NoReturn:  # noqa: ARG002 - Spark's
+        """Raise the error."""
+        self._fail()

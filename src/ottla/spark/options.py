@@ -10,20 +10,43 @@ import json
 import re
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from ottla.clients.settings import COMMON, CONSUMER, PRODUCER, read_settings
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla.spark.hadoop_settings import PREFIXES
-from ottla.spark.partition_limits import EQUAL
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ottla.clients.settings import SettingParser, ValidatedSettings
-    from ottla.spark.partition_limits import Limit
+
+
+EQUAL: Final = "equal"
+Limit: TypeAlias = tuple[int, int] | Literal["equal"]
+"""Allowed range of partition counts, or EQUAL: all topics of the pattern must have the same."""
+
+
+def check_partitions(partitions: Mapping[str, int], limits: Mapping[str, Limit]) -> None:
+    """Raise KafkaError(INVALID_PARTITIONS) for a topic with too few or too many partitions."""
+    for pattern, limit in limits.items():
+        counts = {name: count for name, count in partitions.items() if re.fullmatch(pattern, name)}
+        fewest = min(counts.values(), default=0)
+        least, most = (fewest, fewest) if limit == EQUAL else limit
+        for name, count in counts.items():
+            if not least <= count <= most:
+                raise KafkaError(
+                    ErrorCode.INVALID_PARTITIONS,
+                    f"topic {name!r} has {_number(count, count)}, where the query may read topics "
+                    f"of {_number(least, most)} (partitionLimits)",
+                )
+
+
+def _number(least: int, most: int) -> str:
+    count = str(least) if least == most else f"{least} to {most}"
+    return f"{count} partition" if least == most == 1 else f"{count} partitions"
 
 
 READ_OPTIONS = (

@@ -27,9 +27,9 @@ from ottla.spark.coordination import Coordination, Mark
 from ottla.spark.error_text import short_errors
 from ottla.spark.exactly_once import FENCED, ExactlyOnce, fenced
 from ottla.spark.options import write_options
-from ottla.spark.rows import find_columns
+from ottla.spark.processes import note_use
 from ottla.spark.sending import BatchSender, TaskTransaction
-from ottla.spark.worker_memory import note_use
+from ottla.spark.writing import find_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

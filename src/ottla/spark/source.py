@@ -54,7 +54,7 @@ class OttlaDataSource(DataSource):
         try:
             return StreamReader(read_options(self.options, streaming=True), columns_of(schema))
         except KafkaError as error:
-            from ottla.spark.invalid_stream import InvalidStream
+            from ottla.spark.batch_reader import InvalidStream
 
             return InvalidStream(error)
 

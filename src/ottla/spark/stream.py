@@ -24,10 +24,9 @@ from ottla.spark.cluster import FIRST_ANSWER_MS, open_cluster
 from ottla.spark.error_text import short_errors
 from ottla.spark.fetching import beyond_end, data_loss
 from ottla.spark.group_offsets import GroupOffsets
-from ottla.spark.log_sizes import log_sizes
 from ottla.spark.offsets import SourceOffsets, check_same_topics, ids_of
-from ottla.spark.partition_limits import check_partitions
-from ottla.spark.planning import OffsetRange, limit_offsets, offsets_within
+from ottla.spark.options import check_partitions
+from ottla.spark.planning import OffsetRange, limit_offsets, log_sizes, offsets_within
 from ottla.spark.reading import all_partitions, earliest, plan_tasks, read_range, resolve
 from ottla.spark.waiting import RecordWait
 

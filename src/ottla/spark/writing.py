@@ -1,13 +1,15 @@
 """Encodes Arrow batches as record batches and sends them: the work of a writing task.
 
-Kafka: org.apache.spark.sql.kafka010.KafkaWriteTask. Hot path: benchmarks/spark.py.
+Kafka: org.apache.spark.sql.kafka010.{KafkaWriteTask, KafkaWriter.validateQuery, KafkaRowWriter},
+org.apache.kafka.clients.producer.internals.BuiltInPartitioner. Hot path: benchmarks/spark.py.
 """
 
 from __future__ import annotations
 
 import time
+from difflib import get_close_matches
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +18,6 @@ import pyarrow.compute as pc
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.columns import InputColumn, InputHeaders, encode_columns
 from ottla.records.compression import Compression
-from ottla.spark.partitioning import partitions_for_keys
 from ottla.spark.sending import BatchSender
 from ottla.types import TopicPartition
 
@@ -24,11 +25,138 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
+    from pyspark.sql.types import StructType
 
     from ottla.spark.decision import Participant
     from ottla.spark.options import WriteOptions
-    from ottla.spark.rows import FrameColumns
     from ottla.spark.sending import TaskTransaction
+
+
+_MULTIPLIER = np.uint32(0x5BD1E995)
+_SEED = np.uint32(0x9747B28C)
+
+
+def murmur2_column(data: NDArray[np.uint8], offsets: NDArray[Any]) -> NDArray[np.uint32]:
+    """Return the hash of data[offsets[i]:offsets[i+1]] for every i.
+
+    Rows are ordered by descending length, so that step k processes all keys with a k-th word.
+    """
+    starts = offsets[:-1].astype(np.int64)
+    lengths = np.diff(offsets).astype(np.int64)
+    order = np.argsort(-lengths, kind="stable")
+    starts, lengths = starts[order], lengths[order]
+    words = lengths >> 2
+    padded = np.concatenate([data, np.zeros(4, np.uint8)])
+    value = _SEED ^ lengths.astype(np.uint32)
+    longest = int(words[0]) if len(words) else 0
+    # the number of rows with more than k words, for every k
+    counts = len(words) - np.searchsorted(words[::-1], np.arange(longest), side="right")
+    with np.errstate(over="ignore"):
+        for step in range(longest):
+            count = int(counts[step])
+            part = _word(padded, starts[:count] + 4 * step) * _MULTIPLIER
+            part = (part ^ (part >> np.uint32(24))) * _MULTIPLIER
+            value[:count] = value[:count] * _MULTIPLIER ^ part
+        value = _mix_tail(value, padded, starts + 4 * words, lengths & 3)
+        value = (value ^ (value >> np.uint32(13))) * _MULTIPLIER
+    value ^= value >> np.uint32(15)
+    result = np.empty_like(value)
+    result[order] = value
+    return result
+
+
+def _word(data: NDArray[np.uint8], at: NDArray[np.int64]) -> NDArray[np.uint32]:
+    word = data[at].astype(np.uint32)
+    for byte in (1, 2, 3):
+        word |= data[at + byte].astype(np.uint32) << np.uint32(8 * byte)
+    return word
+
+
+def _mix_tail(
+    value: NDArray[np.uint32],
+    data: NDArray[np.uint8],
+    at: NDArray[np.int64],
+    left: NDArray[np.int64],
+) -> NDArray[np.uint32]:
+    """Mix in the one to three bytes after the last whole word."""
+    mask = ((np.int64(1) << (8 * left)) - 1).astype(np.uint32)
+    mixed: NDArray[np.uint32] = (value ^ (_word(data, at) & mask)) * _MULTIPLIER
+    return np.where(left > 0, mixed, value)
+
+
+def partitions_for_keys(
+    data: NDArray[np.uint8], offsets: NDArray[Any], count: int
+) -> NDArray[np.int32]:
+    """Return the partition among count that Kafka's clients choose for each key."""
+    positive = murmur2_column(data, offsets) & np.uint32(0x7FFFFFFF)
+    return (positive % np.uint32(count)).astype(np.int32)
+
+
+STATE_DIGEST = "__ottla_state_digest"
+"""The column of rows that are no records: digests of what stages have changed in their state."""
+SINK_COLUMNS = {
+    "key": ("binary", "string"),
+    "value": ("binary", "string"),
+    "topic": ("string",),
+    "partition": ("int",),
+    "headers": ("array<struct<key:string,value:binary>>",),
+    "timestamp": ("timestamp",),
+    STATE_DIGEST: ("bigint",),
+}
+
+
+class FrameColumns(NamedTuple):
+    """The index of each column in the frame, None if it is missing."""
+
+    value: int
+    key: int | None
+    topic: int | None
+    partition: int | None
+    headers: int | None
+    timestamp: int | None
+    state_digest: int | None = None
+
+
+def find_columns(schema: StructType, topic: str | None) -> FrameColumns:
+    """Return the column indexes; KafkaError(INVALID_CONFIG) for missing or mistyped columns."""
+    by_name = {field.name.lower(): index for index, field in enumerate(schema.fields)}
+    found = {name: by_name.get(name.lower()) for name in SINK_COLUMNS}
+    for name, index in found.items():
+        if index is not None:
+            _check_type(name, _type_name(schema.fields[index].dataType))
+    value = found.pop("value")
+    if value is None:
+        unused = [field.name for field in schema.fields if field.name.lower() not in SINK_COLUMNS]
+        near = get_close_matches("value", unused, n=1)
+        hint = f"; rename {near[0]!r}?" if near else ""
+        raise _invalid(
+            "the frame has no column 'value' (string or binary)"
+            + (hint or "; for several columns write to_json(struct('*')) AS value")
+        )
+    if topic is None and found["topic"] is None:
+        raise _invalid("no topic: give option topic, or a column 'topic'")
+    digest = found.pop(STATE_DIGEST)
+    return FrameColumns(value=value, state_digest=digest, **found)
+
+
+def _type_name(data_type: Any) -> str:
+    text: str = data_type.simpleString()
+    return text
+
+
+def _check_type(name: str, given: str) -> None:
+    if name == "timestamp" and given == "timestamp_ntz":
+        raise _invalid(
+            "column 'timestamp' is timestamp_ntz, which names no instant without a time zone; "
+            "write cast(timestamp AS timestamp) AS timestamp, which takes the session's"
+        )
+    if given not in SINK_COLUMNS[name]:
+        raise _invalid(f"column {name!r} is {given}; it must be {' or '.join(SINK_COLUMNS[name])}")
+
+
+def _invalid(text: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_CONFIG, text)
+
 
 _DIGESTS: Final = 1 << 64
 C = TypeVar("C", InputColumn | None, InputHeaders | None)

@@ -23,11 +23,17 @@ from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
 from ottla.spark.jvm.class_archive import ClassArchive
-from ottla.spark.jvm.java import cache_dir, find_java
-from ottla.spark.jvm.launching import Launch, connect, end, java_command, launch
-from ottla.spark.jvm.options import JavaOptions, driver_options, is_local
+from ottla.spark.jvm.launching import (
+    Launch,
+    cache_dir,
+    connect,
+    end,
+    find_java,
+    java_command,
+    launch,
+)
+from ottla.spark.jvm.options import JavaOptions, driver_options, is_local, submit_arguments
 from ottla.spark.jvm.submission import PYTHON
-from ottla.spark.jvm.submit_arguments import submit_arguments
 from ottla.spark.source import OttlaDataSource
 
 if TYPE_CHECKING:

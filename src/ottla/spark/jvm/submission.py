@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.find_spark_home import _find_spark_home
 
-from ottla.spark.jvm.java import find_java
-from ottla.spark.jvm.launching import java_command
-from ottla.spark.jvm.options import JavaOptions
-from ottla.spark.jvm.submit_arguments import submit_arguments
+from ottla.spark.jvm.launching import find_java, java_command
+from ottla.spark.jvm.options import JavaOptions, submit_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 from pyspark.sql import types as t
 
-from ottla.spark.worker_memory import note_use
+from ottla.spark.processes import note_use
 from ottla.streams.columns.failures import raw_record, rows_of_letters
 from ottla.streams.columns.operators import TypedInput
 from ottla.streams.config import handled

@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from ottla.spark.partition_limits import EQUAL
+from ottla.spark.options import EQUAL
 from ottla.streams.errors import StreamsException, TopologyException
 from ottla.streams.plan.paths import Entry, Path, split
 from ottla.streams.topology.topology import (
@@ -29,7 +29,7 @@ from ottla.streams.topology.topology import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ottla.spark.partition_limits import Limit
+    from ottla.spark.options import Limit
     from ottla.streams.plan.paths import Edge
     from ottla.streams.topology.topology import Node, Topology
 

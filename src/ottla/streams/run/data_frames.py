@@ -13,9 +13,7 @@ import pyarrow as pa
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.functions import arrow_udf
 
-from ottla.spark.partitioning import partitions_for_keys
-from ottla.spark.rows import STATE_DIGEST
-from ottla.spark.writing import data_and_offsets
+from ottla.spark.writing import STATE_DIGEST, data_and_offsets, partitions_for_keys
 from ottla.streams.columns.combining import Combiner
 from ottla.streams.columns.failures import FAILED, FailedRows, after_attempt, attempt
 from ottla.streams.columns.frames import INVALID, encoded, run_step, serdes_of, typed

@@ -23,7 +23,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from ottla.spark.cluster import open_cluster
 from ottla.spark.options import Options
-from ottla.spark.worker_memory import note_use
+from ottla.spark.processes import note_use
 from ottla.streams.columns.combining import combined_inputs
 from ottla.streams.data.records import RawRecord, TaskId
 from ottla.streams.plan.plan import DIGEST, FIELDS
