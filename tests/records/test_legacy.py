@@ -9,9 +9,8 @@ import pytest
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.records.batch import TimestampType
-from ottla.records.batches import iterate_batches
+from ottla.records.batches import LegacyBatch, iterate_batches
 from ottla.records.compression import Compression, compress
-from ottla.records.legacy import LegacyBatch
 
 
 def message(

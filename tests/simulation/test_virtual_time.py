@@ -11,7 +11,7 @@ from ottla.testing.simulation.loop import Deadlock, SimulatedLoop
 from ottla.testing.simulation.node import SimulatedNode
 
 if TYPE_CHECKING:
-    from ottla.testing.simulation.trace import Trace
+    from ottla.testing.simulation.loop import Trace
 
 
 def _round_trip(seed: int) -> tuple[list[bytes | None], Trace]:

@@ -9,8 +9,7 @@ import pytest
 
 from ottla import ConsumerRecord
 from ottla.testing import expectation
-from ottla.testing.criteria import Criteria
-from ottla.testing.expectation import Expectation
+from ottla.testing.expectation import Criteria, Expectation
 
 if TYPE_CHECKING:
     from typing import Self

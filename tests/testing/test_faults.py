@@ -12,7 +12,7 @@ from ottla.clients.blocking import Producer
 from ottla.errors import ClosedError, InvalidReplicationFactorError, KafkaError
 from ottla.testing.cluster import Cluster
 from ottla.testing.errors import ClusterError
-from ottla.testing.fault_clock import ClusterClock
+from ottla.testing.fault_environment import ClusterClock
 from ottla.testing.fault_network import CLIENTS, NetworkFaults, Pipe
 from ottla.testing.kafka import Kafka
 from tests.waits import WAIT_S

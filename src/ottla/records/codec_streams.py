@@ -21,13 +21,6 @@ from typing import TYPE_CHECKING, Any, Final
 import cramjam
 
 from ottla.errors import CorruptMessage
-from ottla.records.block_framing import (
-    is_xerial,
-    lz4_blocks,
-    lz4_header,
-    snappy_length,
-    xerial_blocks,
-)
 from ottla.records.compression import (
     GZIP_WINDOW,
     MALFORMED_LZ4_BLOCK,
@@ -36,8 +29,13 @@ from ottla.records.compression import (
     Compression,
     DecompressionLimitExceeded,
     has_gzip_header,
+    is_xerial,
     limit_exceeded,
+    lz4_blocks,
     lz4_compressor,
+    lz4_header,
+    snappy_length,
+    xerial_blocks,
 )
 
 if sys.version_info >= (3, 14):

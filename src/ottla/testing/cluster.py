@@ -16,12 +16,10 @@ from typing import TYPE_CHECKING, NoReturn
 from ottla.config.problems import ConfigErrors
 from ottla.errors import KafkaError
 from ottla.testing.cluster_files import CONTROLLER, ClusterFiles, node_directory
-from ottla.testing.errors import ClusterError
-from ottla.testing.fault_clock import ClusterClock
+from ottla.testing.errors import ClusterError, raised_at_the_call
+from ottla.testing.fault_environment import ClusterClock, SharedFaults
 from ottla.testing.fault_network import NetworkFaults
-from ottla.testing.outside import Outside
 from ottla.testing.threaded_node import START_TIMEOUT_S, ThreadedNode
-from ottla.testing.tracebacks import raised_at_the_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -119,7 +117,7 @@ class Cluster:
         self.clock = ClusterClock(self._clock_moved)
         """The clock of all nodes; `clock.advance(days=8)`."""
         self._network = NetworkFaults(range(1, nodes + 1)) if nodes > 1 else None
-        self._outside = Outside(self.clock, self._network)
+        self._faults = SharedFaults(self.clock, self._network)
 
     @property
     @raised_at_the_call
@@ -242,7 +240,7 @@ class Cluster:
         if self._nodes:
             return None
         if self._node_count == 1:
-            node = ThreadedNode(self.config, self.data_dir, self._outside)
+            node = ThreadedNode(self.config, self.data_dir, self._faults)
             self.config = node.config
             self._nodes = {node.node_id: node}
             return None
@@ -252,7 +250,7 @@ class Cluster:
             node_id: ThreadedNode(
                 files.config_of(node_id, self.config, listeners),
                 node_directory(self.data_dir, node_id),
-                self._outside,
+                self._faults,
                 may_format=False,
             )
             for node_id in listeners

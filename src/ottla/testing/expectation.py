@@ -1,23 +1,150 @@
-"""Expectations about a topic: a number of records and a time limit.
+"""Expectations about a topic: criteria of records, their number, and a time limit.
 
 Kafka: none.
 """
 
 from __future__ import annotations
 
+import json
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from ottla.testing.table import table
-from ottla.testing.tracebacks import raised_at_the_call
+from ottla.clients.blocking import Consumer
+from ottla.testing.errors import raised_at_the_call
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
+    from types import EllipsisType
     from typing import Self
 
     from ottla.clients.consumer.record_decoder import ConsumerRecord
-    from ottla.testing.criteria import Criteria
-    from ottla.testing.reader import Reader
+    from ottla.types import TopicPartition
+
+
+Data: TypeAlias = bytes | bytearray | memoryview | str | None
+"""A key or a value; None is null."""
+
+
+class Criteria:
+    """Criteria of a record; `...` matches any. Values other than bytes, str and None are JSON."""
+
+    def __init__(
+        self,
+        *,
+        key: bytes | str | int | EllipsisType | None,
+        value: object,
+        headers: Mapping[str, bytes | str | None] | None,
+        where: Callable[[ConsumerRecord], bool] | None,
+    ) -> None:
+        self._key = str(key) if isinstance(key, int) else key
+        self._value = value
+        self._headers = headers or {}
+        self._where = where
+
+    def match(self, record: ConsumerRecord) -> bool:
+        """Whether a record meets all criteria."""
+        return (
+            _equal(self._key, record.key)
+            and _equal(self._value, record.value)
+            and all(
+                (name, as_bytes(data)) in record.headers for name, data in self._headers.items()
+            )
+            and (self._where is None or self._where(record))
+        )
+
+    def __str__(self) -> str:
+        shown = [
+            f"{name} {given!r}"
+            for name, given in (("key", self._key), ("value", self._value))
+            if given is not ...
+        ]
+        shown += [f"header {name!r}: {data!r}" for name, data in self._headers.items()]
+        if self._where is not None:
+            shown.append(f"`where` {getattr(self._where, '__name__', self._where)}")
+        return f" with {', '.join(shown)}" if shown else ""
+
+
+def as_bytes(value: Data) -> bytes | None:
+    """Return the bytes that are sent."""
+    if value is None or isinstance(value, bytes):
+        return value
+    return value.encode() if isinstance(value, str) else bytes(value)
+
+
+def _equal(expected: object, found: bytes | None) -> bool:
+    if expected is ... or expected == found:
+        return True
+    if expected is None or isinstance(expected, bytes) or found is None:
+        return False
+    if isinstance(expected, str):
+        return expected.encode() == found
+    try:
+        return bool(json.loads(found) == expected)
+    except ValueError:
+        return False
+
+
+def table(records: list[ConsumerRecord], limit: int = 50) -> str:
+    """Show records by partition and offset, the first `limit` of them."""
+    lines = [f"{'partition':>9} {'offset':>8}  {'key':<20} value  headers"]
+    for record in records[:limit]:
+        headers = dict(record.headers) or ""
+        lines.append(
+            f"{record.partition:>9} {record.offset:>8}  "
+            f"{_short(record.key, 20):<20} {_short(record.value, 60)}  {headers}"
+        )
+    if len(records) > limit:
+        lines.append(f"… and {len(records) - limit} more")
+    return "\n".join(lines)
+
+
+def _short(value: bytes | None, width: int) -> str:
+    text = "null" if value is None else value.decode("utf-8", "backslashreplace")
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+class Reader:
+    """The records of some partitions; a context manager."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, str],
+        partitions: list[TopicPartition],
+        *,
+        read_committed: bool,
+    ) -> None:
+        self._partitions = partitions
+        self._records: list[ConsumerRecord] = []
+        self._consumer = Consumer(
+            config=settings,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed" if read_committed else "read_uncommitted",
+        )
+        self._consumer.assign(partitions)
+        self._consumer.seek_to_beginning()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._consumer.close()
+
+    @property
+    def records(self) -> list[ConsumerRecord]:
+        """The records read, by partition and offset."""
+        return sorted(self._records, key=lambda record: (record.partition, record.offset))
+
+    def catch_up(self) -> None:
+        """Read to the current end."""
+        ends = self._consumer.end_offsets(self._partitions)
+        while any(self._consumer.position(one) < ends[one] for one in self._partitions):
+            self.wait(1.0)
+
+    def wait(self, seconds: float) -> bool:
+        """Read additional records; False if there are none within the time."""
+        added = self._consumer.poll(seconds)
+        self._records += added
+        return bool(added)
 
 
 class ReadableTopic(Protocol):

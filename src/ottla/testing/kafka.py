@@ -17,10 +17,9 @@ from ottla.errors import KafkaError
 from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla.testing.client_settings import of_confluent, of_python_clients
 from ottla.testing.cluster import Cluster, ForeignCluster, as_text
-from ottla.testing.errors import ClusterError
-from ottla.testing.table import table
+from ottla.testing.errors import ClusterError, raised_at_the_call
+from ottla.testing.expectation import table
 from ottla.testing.topic import TestTopic
-from ottla.testing.tracebacks import raised_at_the_call
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -32,8 +31,8 @@ if TYPE_CHECKING:
     from ottla.clients.share.blocking import ShareConsumer
     from ottla.testing.deliveries import GroupDeliveries
     from ottla.testing.expectation import Expectation
-    from ottla.testing.fault_clock import ClusterClock
     from ottla.testing.fault_disk import DiskFaults
+    from ottla.testing.fault_environment import ClusterClock
     from ottla.testing.fault_network import NetworkFaults
 
 _POLL_S = 0.02

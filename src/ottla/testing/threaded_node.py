@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.config.definition import Type
 from ottla.config.problems import ConfigErrors, nearest
-from ottla.testing.errors import ClusterError
+from ottla.testing.errors import ClusterError, raised_at_the_call
 from ottla.testing.fault_disk import DiskFaults
-from ottla.testing.tracebacks import raised_at_the_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
     from ottla.config.broker import BrokerConfig
     from ottla.server.node.node import Node
-    from ottla.testing.outside import Outside
+    from ottla.testing.fault_environment import SharedFaults
 
     T = TypeVar("T")
 
@@ -39,7 +38,7 @@ class ThreadedNode:
         self,
         config: Mapping[str, str],
         data_dir: str,
-        outside: Outside,
+        faults: SharedFaults,
         *,
         may_format: bool = True,
     ) -> None:
@@ -50,7 +49,7 @@ class ThreadedNode:
         self.address = ""
         """For `bootstrap.servers`; of the last start."""
         self.data_dir = data_dir
-        self._outside = outside
+        self._faults = faults
         self.disk = DiskFaults()
         """Its disks: `fill`, `freeze`, `lose` and `heal`."""
         self._may_format = may_format
@@ -131,7 +130,7 @@ class ThreadedNode:
             raise ClusterError("the cluster is running already")
         config = parse_broker_config({**self.config, "log.dirs": self.data_dir})
         _refuse_unknown(config)
-        self._loop = self._outside.new_loop(self.node_id)
+        self._loop = self._faults.new_loop(self.node_id)
         self._thread = threading.Thread(
             target=_run_loop, args=(self._loop,), name=f"ottla-node-{self.node_id}", daemon=True
         )
@@ -139,7 +138,7 @@ class ThreadedNode:
 
         async def start() -> None:
             self._starting = asyncio.current_task()
-            environment = self._outside.environment(self.node_id, self.disk)
+            environment = self._faults.environment(self.node_id, self.disk)
             node = Node(config, environment, may_format=self._may_format)
             await node.start()
             self._node = node

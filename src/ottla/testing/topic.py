@@ -10,10 +10,8 @@ from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ottla.testing.criteria import Criteria, Data, as_bytes
-from ottla.testing.expectation import Expectation
-from ottla.testing.reader import Reader
-from ottla.testing.tracebacks import raised_at_the_call
+from ottla.testing.errors import raised_at_the_call
+from ottla.testing.expectation import Criteria, Data, Expectation, Reader, as_bytes
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -21,10 +21,9 @@ from ottla.protocol.records.raft import (
     VotersRecord,
 )
 from ottla.records.batch import LOG_OVERHEAD_BYTES, RecordBatch, TimestampType, add_to_sequence
-from ottla.records.batches import batch_at
+from ottla.records.batches import LegacyBatch, batch_at
 from ottla.records.compression import Compression
 from ottla.records.control import ControlRecordType, decode_control_type, decode_end_txn_marker
-from ottla.records.legacy import LegacyBatch
 from ottla.records.scan import decode_records
 from ottla.storage.layout import BOOTSTRAP_CHECKPOINT, METADATA_SNAPSHOT_SUFFIX
 

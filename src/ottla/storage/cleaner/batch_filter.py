@@ -24,9 +24,9 @@ from ottla.records.batch import (
     TRANSACTIONAL_FLAG,
     RecordBatch,
 )
+from ottla.records.batches import LegacyBatch
 from ottla.records.builder import assemble_batch
 from ottla.records.compression import Compression, Decompressor, compress
-from ottla.records.legacy import LegacyBatch
 from ottla.storage.batches import parse_header
 from ottla.storage.cleaner.key_scan import DAMAGED, FULL, PARTIAL, UNUSUAL, WHOLE
 from ottla.storage.segments.segment_recovery import is_valid_batch

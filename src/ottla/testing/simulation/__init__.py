@@ -4,9 +4,8 @@ Kafka: none; after FoundationDB's and TigerBeetle's simulators.
 """
 
 from ottla.testing.simulation.cluster import SimulatedCluster
-from ottla.testing.simulation.loop import Deadlock, Livelock, SimulatedLoop
+from ottla.testing.simulation.loop import Deadlock, Livelock, SimulatedLoop, Trace
 from ottla.testing.simulation.node import SimulatedNode
-from ottla.testing.simulation.trace import Trace
 
 __all__ = [
     "Deadlock",

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.server.node.format import format_node, new_quorum
 from ottla.testing.simulation.environment import START_MS
-from ottla.testing.simulation.loop import SimulatedLoop
+from ottla.testing.simulation.loop import SimulatedLoop, Trace
 from ottla.testing.simulation.network import SimulatedNetwork
 from ottla.testing.simulation.node import CONTROLLER_PORT, PORT, SimulatedNode
-from ottla.testing.simulation.trace import Trace
 from ottla.types import Uuid
 
 if TYPE_CHECKING:

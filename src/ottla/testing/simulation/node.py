@@ -19,10 +19,9 @@ from ottla.server.node.node import Node
 from ottla.testing.cluster import TEST_DEFAULTS
 from ottla.testing.disk import SimulatedCrash, SimulatedDisk
 from ottla.testing.simulation.environment import SimulatedClientEnvironment, SimulatedEnvironment
-from ottla.testing.simulation.loop import SimulatedLoop
+from ottla.testing.simulation.loop import SimulatedLoop, Trace
 from ottla.testing.simulation.network import SimulatedNetwork
 from ottla.testing.simulation.process import Process
-from ottla.testing.simulation.trace import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Hashable, Mapping
