@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from ottla.server.system.timers import SystemClock
 from ottla.server.system.real import RealEnvironment
+from ottla.server.system.timers import SystemClock
 from ottla.testing.fault_disk import FaultyDirectory
 from ottla.testing.fault_network import FaultyNetwork, connecting
 
