@@ -132,10 +132,11 @@ def decode(query_id: str, found: Iterable[str | None]) -> BatchDecision | None:
         if document is None:
             continue
         if document[_QUERY] != query_id:
-            raise _refused(
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
                 "the group's offsets were committed by a query with another checkpoint; "
                 "give kafka.group.id (in ottla.streams the application_id) another name, or delete "
-                "the group's offsets"
+                "the group's offsets",
             )
         batch_id = document[_BATCH]
         counts.setdefault(batch_id, 0)
@@ -171,7 +172,3 @@ def _document(text: str | None) -> dict[str, Any] | None:
     if not isinstance(document, dict) or not isinstance(document.get(_BATCH), int):
         return None
     return document if isinstance(document.get(_QUERY), str) else None
-
-
-def _refused(text: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_CONFIG, text)

@@ -168,86 +168,44 @@ __all__ = [
     "sum_of",
 ]
 
-_MODULES = {
-    "AggregationWithHeaders": "ottla.streams.data.records",
-    "ValueTimestampHeaders": "ottla.streams.data.records",
-    "ApplicationState": "ottla.streams.run.lifecycle",
-    "AutoOffsetReset": "ottla.streams.dsl.settings",
-    "Branched": "ottla.streams.dsl.settings",
-    "BuiltInDslStoreSuppliers": "ottla.streams.stores.specs",
-    "Change": "ottla.streams.data.records",
-    "CogroupedKStream": "ottla.streams.dsl.grouped",
-    "Consumed": "ottla.streams.dsl.settings",
-    "DslStoreSuppliers": "ottla.streams.stores.specs",
-    "EmitStrategy": "ottla.streams.data.windows",
-    "ErrorContext": "ottla.streams.config",
-    "FailureReason": "ottla.streams.query.state_queries",
-    "GlobalKTable": "ottla.streams.dsl.table",
-    "Grouped": "ottla.streams.dsl.settings",
-    "JoinWindows": "ottla.streams.data.windows",
-    "Joined": "ottla.streams.dsl.settings",
-    "KGroupedStream": "ottla.streams.dsl.grouped",
-    "KGroupedTable": "ottla.streams.dsl.grouped",
-    "KStream": "ottla.streams.dsl.stream",
-    "KTable": "ottla.streams.dsl.table",
-    "KeyQueryMetadata": "ottla.streams.query.instances",
-    "LagInfo": "ottla.streams.query.instances",
-    "StreamsMetadata": "ottla.streams.query.instances",
-    "KeyQuery": "ottla.streams.query.state_queries",
-    "Materialized": "ottla.streams.dsl.settings",
-    "MultiVersionedKeyQuery": "ottla.streams.query.state_queries",
-    "Printed": "ottla.streams.dsl.settings",
-    "Processor": "ottla.streams.processors.processor",
-    "ProcessorContext": "ottla.streams.processors.processor",
-    "ProcessorWrapper": "ottla.streams.processors.processor",
-    "Produced": "ottla.streams.dsl.settings",
-    "PunctuationType": "ottla.streams.processors.processor",
-    "QueryResult": "ottla.streams.query.state_queries",
-    "RangeQuery": "ottla.streams.query.state_queries",
-    "Record": "ottla.streams.data.records",
-    "RecordContext": "ottla.streams.data.records",
-    "RecordMetadata": "ottla.streams.data.records",
-    "Repartitioned": "ottla.streams.dsl.settings",
-    "Response": "ottla.streams.config",
-    "Serde": "ottla.streams.data.serdes",
-    "Serdes": "ottla.streams.data.serdes",
-    "SerializationException": "ottla.streams.errors",
-    "SessionWindows": "ottla.streams.data.windows",
-    "SlidingWindows": "ottla.streams.data.windows",
-    "StateQueryRequest": "ottla.streams.query.state_queries",
-    "StateQueryResult": "ottla.streams.query.state_queries",
-    "Stores": "ottla.streams.stores.specs",
-    "StreamJoined": "ottla.streams.dsl.settings",
-    "Streams": "ottla.streams.run.application",
-    "StreamsBuilder": "ottla.streams.dsl.builder",
-    "StreamsConfig": "ottla.streams.config",
-    "StreamsException": "ottla.streams.errors",
-    "Suppressed": "ottla.streams.dsl.settings",
-    "TableJoined": "ottla.streams.dsl.settings",
-    "TaskId": "ottla.streams.data.records",
-    "TimeWindows": "ottla.streams.data.windows",
-    "TimestampedKeyQuery": "ottla.streams.query.state_queries",
-    "TimestampedRangeQuery": "ottla.streams.query.state_queries",
-    "Topology": "ottla.streams.topology.topology",
-    "TopologyException": "ottla.streams.errors",
-    "UnlimitedWindows": "ottla.streams.data.windows",
-    "ValueAndTimestamp": "ottla.streams.data.records",
-    "ValueTransformer": "ottla.streams.processors.processor",
-    "VersionedKeyQuery": "ottla.streams.query.state_queries",
-    "VersionedRecord": "ottla.streams.data.records",
-    "Window": "ottla.streams.data.windows",
-    "WindowKeyQuery": "ottla.streams.query.state_queries",
-    "WindowRangeQuery": "ottla.streams.query.state_queries",
-    "Windowed": "ottla.streams.data.windows",
-    "WrappedProcessor": "ottla.streams.processors.processor",
-    "count_rows": "ottla.streams.columns.expression",
-    "expr": "ottla.streams.columns.expression",
-    "log_and_continue": "ottla.streams.config",
-    "log_and_fail": "ottla.streams.config",
-    "max_of": "ottla.streams.columns.expression",
-    "min_of": "ottla.streams.columns.expression",
-    "sum_of": "ottla.streams.columns.expression",
+_NAMES = {
+    "columns.expression": "count_rows expr max_of min_of sum_of",
+    "config": "ErrorContext Response StreamsConfig log_and_continue log_and_fail",
+    "data.records": (
+        "AggregationWithHeaders Change Record RecordContext RecordMetadata TaskId "
+        "ValueAndTimestamp ValueTimestampHeaders VersionedRecord"
+    ),
+    "data.serdes": "Serde Serdes",
+    "data.windows": (
+        "EmitStrategy JoinWindows SessionWindows SlidingWindows TimeWindows UnlimitedWindows "
+        "Window Windowed"
+    ),
+    "dsl.builder": "StreamsBuilder",
+    "dsl.grouped": "CogroupedKStream KGroupedStream KGroupedTable",
+    "dsl.settings": (
+        "AutoOffsetReset Branched Consumed Grouped Joined Materialized Printed Produced "
+        "Repartitioned StreamJoined Suppressed TableJoined"
+    ),
+    "dsl.stream": "KStream",
+    "dsl.table": "GlobalKTable KTable",
+    "errors": "SerializationException StreamsException TopologyException",
+    "processors.processor": (
+        "Processor ProcessorContext ProcessorWrapper PunctuationType ValueTransformer "
+        "WrappedProcessor"
+    ),
+    "query.instances": "KeyQueryMetadata LagInfo StreamsMetadata",
+    "query.state_queries": (
+        "FailureReason KeyQuery MultiVersionedKeyQuery QueryResult RangeQuery StateQueryRequest "
+        "StateQueryResult TimestampedKeyQuery TimestampedRangeQuery VersionedKeyQuery "
+        "WindowKeyQuery WindowRangeQuery"
+    ),
+    "run.application": "Streams",
+    "run.lifecycle": "ApplicationState",
+    "stores.specs": "BuiltInDslStoreSuppliers DslStoreSuppliers Stores",
+    "topology.topology": "Topology",
 }
+"""The public names of each module, which is imported at the first use of one."""
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 if not TYPE_CHECKING:
 
@@ -255,7 +213,7 @@ if not TYPE_CHECKING:
         """Import the module behind a public name on first use (PEP 562)."""
         if name not in _MODULES:
             raise AttributeError(f"module 'ottla.streams' has no attribute {name!r}")
-        value = getattr(import_module(_MODULES[name]), name)
+        value = getattr(import_module(f"ottla.streams.{_MODULES[name]}"), name)
         globals()[name] = value
         return value
 

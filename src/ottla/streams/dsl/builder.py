@@ -26,7 +26,21 @@ if TYPE_CHECKING:
 
 
 class StreamsBuilder:
-    """Makes streams and tables of topics, and the topology of what is done with them."""
+    """Makes streams and tables of topics, and the topology of what is done with them.
+
+    `config` has the application's id, its default serdes (strings for keys, JSON for values) and
+    its handlers of errors.
+
+    >>> from ottla.streams import Serdes
+    >>> from ottla.testing import PipelineDriver
+    >>> builder = StreamsBuilder()
+    >>> clicks = builder.stream("clicks").filter(lambda user, click: click["page"] != "/health")
+    >>> clicks.group_by_key().count().to_stream().to("counts")
+    >>> with PipelineDriver(builder.build()) as driver:
+    ...     driver.input_topic("clicks").pipe("ann", {"page": "/"}, timestamp=0)
+    ...     driver.output_topic("counts", value=Serdes.long()).read().value
+    1
+    """
 
     def __init__(self, config: StreamsConfig | None = None) -> None:
         self._graph = Graph(config or StreamsConfig())

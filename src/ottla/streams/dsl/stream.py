@@ -51,7 +51,22 @@ if TYPE_CHECKING:
 
 
 class KStream(Part):
-    """A stream of records; each method adds to the topology and returns a new stream or table."""
+    """A stream of records; each method adds to the topology and returns a new stream or table.
+
+    `name` is that of the node, in descriptions and in the names of internal topics and stores; by
+    default Kafka's numbered one. Functions take key and value; a column is given by `expr`, or as
+    Spark's own. TopologyException for a name that is taken, and for a column without a type.
+
+    >>> from ottla.streams import StreamsBuilder
+    >>> from ottla.testing import PipelineDriver
+    >>> builder = StreamsBuilder()
+    >>> orders = builder.stream("orders").map_values(lambda order: order["price"] * order["count"])
+    >>> orders.filter(lambda customer, total: total > 100).to("large")
+    >>> with PipelineDriver(builder.build()) as driver:
+    ...     driver.input_topic("orders").pipe("ann", {"price": 70, "count": 2}, timestamp=0)
+    ...     driver.output_topic("large").read_pairs()
+    [('ann', 140)]
+    """
 
     def __init__(
         self,
@@ -259,8 +274,27 @@ class KStream(Part):
     ) -> KStream:
         """Join with a stream (within windows) or a table.
 
-        Options: joined=StreamJoined or Joined, with_key=True for joiner(key, value, other), and
-        for a global table key_selector(key, value).
+        Parameters:
+            other: a stream, which needs `windows`; a table, of the same number of partitions; or a
+                global table, which needs `key_selector`.
+            joiner: makes the new value of both; `joiner(key, value, other)` if `with_key=True`.
+            windows: how far apart in time (ms) records may be, and the grace of late ones.
+            options: `joined=` StreamJoined or Joined with serdes and name, `with_key=`, and for a
+                global table `key_selector(key, value)` and `name=`.
+
+        TypeError for an option that this kind of join needs, or does not have.
+
+        >>> from ottla.streams import StreamsBuilder
+        >>> from ottla.testing import PipelineDriver
+        >>> builder = StreamsBuilder()
+        >>> prices = builder.table("prices")
+        >>> sales = builder.stream("sales")
+        >>> sales.join(prices, lambda count, price: count * price).to("revenue")
+        >>> with PipelineDriver(builder.build()) as driver:
+        ...     driver.input_topic("prices").pipe("tea", 3, timestamp=0)
+        ...     driver.input_topic("sales").pipe("tea", 5, timestamp=1)
+        ...     driver.output_topic("revenue").read_pairs()
+        [('tea', 15)]
         """
         return self._join(other, joiner, windows, is_left=False, is_outer=False, **options)
 
@@ -314,7 +348,7 @@ class KStream(Part):
         processor = StreamTableJoin(StoreView(other.store), keyed, key_selector, is_left=is_left)
         made = self.graph.name("KSTREAM-LEFTJOIN-", name)  # Kafka's name for both
         self.graph.topology.add_processor(made, processor, self.node, stores=[other.store])
-        return self._value_changed(made)
+        return self._changed(made, new_key=False, new_value=True)
 
     def _join_table(
         self, other: KTable, joiner: Callable[..., Any], joined: Joined, *, is_left: bool
@@ -434,9 +468,6 @@ class KStream(Part):
     def _value_changed_from(self, stream: KStream, node: str) -> KStream:
         value = self.graph.config.default_value_serde
         return self._at(node, stream.key_serde, value)
-
-    def _value_changed(self, node: str) -> KStream:
-        return self._changed(node, new_key=False, new_value=True)
 
     def _changed(self, node: str, *, new_key: bool, new_value: bool) -> KStream:
         config = self.graph.config

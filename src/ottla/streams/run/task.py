@@ -235,11 +235,19 @@ class Task:
         self._raw = raw
         self.metadata = RecordMetadata(raw.topic, raw.partition or 0, raw.offset)
         if raw.port in self._environment.entries:
-            self._enter(self._environment.entries[raw.port], raw)
+            entry = self._environment.entries[raw.port]
+            key = entry.serdes.key.deserialize(raw.key)
+            value = entry.serdes.value.deserialize(raw.value)
+            self.stream_time = max(self.stream_time, raw.timestamp)
+            self._give(self._nodes[entry.child], Record(key, value, raw.timestamp, raw.headers))
         else:
             source = self._source(raw.topic)
             assert source is not None, raw.topic
-            self._take(source, raw)
+            record = self._read(source, raw)
+            if record is not None:
+                if not source.is_global:
+                    self.stream_time = max(self.stream_time, record.timestamp)
+                self.forward(source, record)
         self.metadata = self._raw = None
         self._punctuate(PunctuationType.STREAM_TIME, self.stream_time)
 
@@ -253,19 +261,6 @@ class Task:
         processor.combine(record, start, part)
         self.metadata = None
         self._punctuate(PunctuationType.STREAM_TIME, self.stream_time)
-
-    def _take(self, source: SourceNode, raw: RawRecord) -> None:
-        record = self._read(source, raw)
-        if record is not None:
-            if not source.is_global:
-                self.stream_time = max(self.stream_time, record.timestamp)
-            self.forward(source, record)
-
-    def _enter(self, entry: TypedEntry, raw: RawRecord) -> None:
-        key = entry.serdes.key.deserialize(raw.key)
-        value = entry.serdes.value.deserialize(raw.value)
-        self.stream_time = max(self.stream_time, raw.timestamp)
-        self._give(self._nodes[entry.child], Record(key, value, raw.timestamp, raw.headers))
 
     def punctuate_wall_clock(self) -> None:
         """Call the wall-clock punctuations that are due."""
@@ -352,22 +347,19 @@ class Task:
             if self._is_alone or one.name in self._nodes:
                 self._give(one, record)
             else:
-                self._leave(node, one, record)
+                # a path of columns begins between the two nodes
+                place = self.metadata or RecordMetadata("", 0, 0)
+                for port, serdes in self._environment.exits.get((node.name, one.name), ()):
+                    data = (serdes.key.serialize(record.key), serdes.value.serialize(record.value))
+                    self._environment.emit(
+                        RawRecord(place.topic, *data, record.timestamp, record.headers, port=port)
+                    )
 
     def _give(self, node: Node, record: Record) -> None:
         if isinstance(node, SinkNode):
             self._send(node, record)
         else:
             self._run(node, record)
-
-    def _leave(self, node: Node, child: Node, record: Record) -> None:
-        """Hand a record to the paths that begin between two nodes."""
-        place = self.metadata or RecordMetadata("", 0, 0)
-        for port, serdes in self._environment.exits.get((node.name, child.name), ()):
-            data = (serdes.key.serialize(record.key), serdes.value.serialize(record.value))
-            self._environment.emit(
-                RawRecord(place.topic, *data, record.timestamp, record.headers, port=port)
-            )
 
     def _run(self, node: Node, record: Record) -> None:
         try:
