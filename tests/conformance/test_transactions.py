@@ -1,4 +1,4 @@
-"""Kafka answers the transcripts of tests/transactions as they are written."""
+"""Kafka answers the transcripts of tests/coordinator/transaction as they are written."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.conformance.kafka import running_kafka
-from tests.transactions.commands import Session
-from tests.transactions.test_transcripts import NAMES, REFUSED, REFUSING, SETTINGS
+from tests.coordinator.transaction.commands import Session
+from tests.coordinator.transaction.test_transcripts import NAMES, REFUSED, REFUSING, SETTINGS
 from tests.transcripts.datadriven import run_transcript
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tests.conformance.kafka import Kafka
 
-TRANSCRIPTS = Path(__file__).parents[1] / "transactions"
+TRANSCRIPTS = Path(__file__).parents[1] / "transcripts" / "transactions"
 
 
 @pytest.fixture(scope="module")

@@ -38,7 +38,7 @@ from ottla.purgatory.timing_wheel import TimingWheel
 from ottla.types import TopicPartition, Uuid
 from tests.coordinator.harness import MemoryLog, Topics, VirtualClock, loop_of
 from tests.coordinator.harness import World as GroupWorld
-from tests.transactions.world import World as TransactionWorld
+from tests.coordinator.transaction.world import World as TransactionWorld
 
 if TYPE_CHECKING:
     from random import Random

@@ -22,7 +22,7 @@ from tests.coordinator.real_group_coordinator import (
 )
 from tests.transcripts.classic_group_commands import Transcript
 
-SCRIPT = Path(__file__).parent / "against_kafka.txt"
+SCRIPT = Path(__file__).parents[1] / "transcripts" / "real_groups" / "classic.txt"
 SETTINGS: dict[str, Any] = {
     "group_initial_rebalance_delay_ms": 500,
     "group_min_session_timeout_ms": 500,

@@ -14,13 +14,13 @@ from tests.transcripts.consumer_group_commands import ConsumerTranscript
 from tests.transcripts.share_group_commands import ShareTranscript
 from tests.transcripts.streams_group_commands import StreamsTranscript
 
-HERE = Path(__file__).parent
+TRANSCRIPTS = Path(__file__).parents[1] / "transcripts" / "real_groups"
 CONSUMER = "g,s,v0,v1,r,m,n,o,w,e,k,p,q"
 SHARE = "g,v0,v1,v2,k,w,o"
 STREAMS = "g,v1,m,j,n,c,s,p,q,k,w,simple"
 COMPARISONS = {
     "consumer": Comparison(
-        HERE / "consumer.txt",
+        TRANSCRIPTS / "consumer.txt",
         ConsumerTranscript,
         (
             "list",
@@ -32,7 +32,7 @@ COMPARISONS = {
         quiet_s=1.0,
     ),
     "share": Comparison(
-        HERE / "share.txt",
+        TRANSCRIPTS / "share.txt",
         ShareTranscript,
         (
             "list",
@@ -43,7 +43,7 @@ COMPARISONS = {
         {"t": 2, "u": 2},
     ),
     "streams": Comparison(
-        HERE / "streams.txt",
+        TRANSCRIPTS / "streams.txt",
         StreamsTranscript,
         (
             "list",

@@ -9,7 +9,7 @@ from tests.server.reliability.test_groups import join, restarted, sync, world
 def test_a_static_member_that_comes_back_as_its_coordinator_moves() -> None:
     """Its new id is stored with the next generation: another coordinator fences it, as Kafka's.
 
-    `tests/coordinator/against_kafka.txt` has the same sequence, with what Kafka loads.
+    `tests/transcripts/real_groups/classic.txt` has the same sequence, with what Kafka loads.
     """
     at = world()
     static = join(at, static="one").value

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.cli.main import main
 from ottla.testing.cluster import Cluster
-from tests.transactions.commands import Session
+from tests.coordinator.transaction.commands import Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,7 +1,7 @@
 """Transactions: ids, partitions, offsets, ends, markers, and what describes them.
 
 Kafka: TransactionCoordinator, KafkaApis.handleTxnOffsetCommitRequest. What a series of requests
-does is in tests/transactions.
+does is in tests/coordinator/transaction.
 """
 
 from __future__ import annotations

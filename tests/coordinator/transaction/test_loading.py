@@ -10,7 +10,7 @@ from ottla.coordinator.transaction.state import TransactionState
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.list_transactions import ListTransactionsRequest
 from ottla.types import TopicPartition
-from tests.transactions.world import World
+from tests.coordinator.transaction.world import World
 
 
 def begin(world: World, name: str) -> ProducerKey:

@@ -29,7 +29,7 @@ from ottla.protocol.apis.list_transactions import ListTransactionsRequest
 from ottla.purgatory.work import TURN_S
 from ottla.server.broker.transaction_partitions import TransactionPartitions
 from ottla.types import TopicPartition
-from tests.transactions.world import World
+from tests.coordinator.transaction.world import World
 
 if TYPE_CHECKING:
     from types import FrameType

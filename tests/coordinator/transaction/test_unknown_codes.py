@@ -9,7 +9,7 @@ from ottla.coordinator.transaction.markers import RETRY_MS
 from ottla.coordinator.transaction.state import TransactionState
 from ottla.errors import ErrorCode
 from ottla.types import TopicPartition
-from tests.transactions.world import World
+from tests.coordinator.transaction.world import World
 
 NEWER_CODE = 999
 

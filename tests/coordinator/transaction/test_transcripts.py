@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ottla.testing.cluster import Cluster
-from tests.transactions.commands import Session
+from tests.coordinator.transaction.commands import Session
 from tests.transcripts.datadriven import run_transcript
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-HERE = Path(__file__).parent
+TRANSCRIPTS = Path(__file__).parents[2] / "transcripts" / "transactions"
 REFUSED = "two_phase_refused.txt"
-NAMES = sorted(path.name for path in HERE.glob("*.txt") if path.name != REFUSED)
-OWN_NAMES = sorted(path.name for path in (HERE / "own").glob("*.txt"))
+NAMES = sorted(path.name for path in TRANSCRIPTS.glob("*.txt") if path.name != REFUSED)
+OWN_NAMES = sorted(path.name for path in (TRANSCRIPTS / "own").glob("*.txt"))
 SETTINGS = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
     "transaction.two.phase.commit.enable": "true",
@@ -39,7 +39,7 @@ def bootstrap() -> Iterator[str]:
 def test_transcript(name: str, bootstrap: str, rewrite: bool) -> None:  # noqa: FBT001 - a fixture
     """Each command is answered as its transcript says, which is what Kafka answers."""
     session = Session(bootstrap)
-    run_transcript(HERE / name, session.run, rewrite=rewrite)
+    run_transcript(TRANSCRIPTS / name, session.run, rewrite=rewrite)
     session.close()
 
 
@@ -47,7 +47,7 @@ def test_two_phases_are_refused_by_default(rewrite: bool) -> None:  # noqa: FBT0
     """A node that does not allow transactions without a timeout."""
     with Cluster(config=REFUSING) as cluster:
         session = Session(cluster.bootstrap)
-        run_transcript(HERE / REFUSED, session.run, rewrite=rewrite)
+        run_transcript(TRANSCRIPTS / REFUSED, session.run, rewrite=rewrite)
         session.close()
 
 
@@ -55,5 +55,5 @@ def test_two_phases_are_refused_by_default(rewrite: bool) -> None:  # noqa: FBT0
 def test_what_kafka_lacks(name: str, bootstrap: str, rewrite: bool) -> None:  # noqa: FBT001 - a fixture
     """Prepared transactions are taken over, which Kafka 4.3 refuses (KIP-939)."""
     session = Session(bootstrap)
-    run_transcript(HERE / "own" / name, session.run, rewrite=rewrite)
+    run_transcript(TRANSCRIPTS / "own" / name, session.run, rewrite=rewrite)
     session.close()
