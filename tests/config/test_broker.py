@@ -143,6 +143,21 @@ def test_unsupported_features_are_named(given: dict[str, str], name: str) -> Non
     assert [problem.name for problem in found] == [name]
 
 
+def test_settings_of_remote_metadata_come_after_their_prefix() -> None:
+    """Kafka's defaults; the prefix is a setting itself."""
+    metadata = parse().remote_metadata
+    assert metadata.remote_log_metadata_topic_num_partitions == 50
+    assert metadata.remote_log_metadata_topic_replication_factor == 3
+    assert metadata.remote_log_metadata_topic_min_isr == 2
+    given = {
+        "remote.log.metadata.manager.impl.prefix": "tiers.",
+        "tiers.remote.log.metadata.topic.num.partitions": "5",
+        "rlmm.config.remote.log.metadata.topic.num.partitions": "6",
+    }
+    config = parse_broker_config({**NODE, **given})
+    assert config.remote_metadata.remote_log_metadata_topic_num_partitions == 5
+
+
 def test_a_single_node_needs_no_unsupported_feature() -> None:
     """The common single node starts."""
     assert not list(unsupported_settings(parse()))

@@ -23,9 +23,17 @@ import pytest
 
 import ottla
 import ottla.metrics
+from ottla.config.broker import parse_broker_config
+from ottla.config.properties import read_properties
 from ottla.controller.policies import NewTopic, PolicyViolation
 from ottla.server.logging.lines import KeyValueFormatter
-from ottla.server.node.plugins import load_class
+from ottla.server.node.plugins import (
+    load_class,
+    load_storage_class,
+    load_storage_manager,
+    plugin_problems,
+)
+from ottla.server.system.files import RealDirectory
 from ottla.testing import Cluster
 from ottla.types import Uuid
 from tests.cli.running import run
@@ -292,6 +300,23 @@ def test_plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         loaded.validate(NewTopic("orders", 1, 1, None, {}))
     loaded.close()
     monkeypatch.delitem(sys.modules, module)
+
+
+def test_tiers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The settings make a store in the directory; the class of the page is accepted as one."""
+    settings, own = snippets("docs/tiers.md")
+    text = PROPERTIES + settings.text.replace("/mnt/tier", str(tmp_path / "tier"))
+    config = parse_broker_config({one.name: one.value for one in read_properties(text)})
+    assert not list(plugin_problems(config))
+    load_storage_manager(config, lambda path: RealDirectory(path, create=True), "cluster")
+    assert sorted(path.name for path in (tmp_path / "tier").iterdir()) == [
+        "kafka-tiered-storage",
+        "ottla-cluster-id",
+    ]
+    (tmp_path / "my_tiers.py").write_text(own.text)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert load_storage_class("my_tiers.MyStorage")().close() is None
+    monkeypatch.delitem(sys.modules, "my_tiers")
 
 
 def test_simulation() -> None:

@@ -113,6 +113,15 @@ def test_a_storage_manager_without_counterpart_is_refused_by_name(name: str, tex
     assert not list(plugin_problems(parse_broker_config({**PROPERTIES, **given})))
 
 
+def test_settings_of_remote_metadata_are_checked() -> None:
+    """By their whole names, when tiered storage is enabled."""
+    name = "rlmm.config.remote.log.metadata.topic.num.partitions"
+    given = {**TIERS, plugins.STORAGE_MANAGER: "directory", name: "0"}
+    (problem,) = plugin_problems(parse_broker_config({**PROPERTIES, **given}))
+    assert problem.name == name
+    assert "Value must be at least 1" in problem.message
+
+
 @pytest.mark.parametrize(
     "name",
     [

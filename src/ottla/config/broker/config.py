@@ -31,7 +31,7 @@ from ottla.config.broker.groups import (
 from ottla.config.broker.log import CleanerSettings, LogSettings
 from ottla.config.broker.network import BrokerSecuritySettings, NetworkSettings
 from ottla.config.broker.quorum import NodeSettings, QuorumSettings
-from ottla.config.broker.remote_log import RemoteLogSettings
+from ottla.config.broker.remote_log import RemoteLogSettings, RemoteMetadataSettings
 from ottla.config.broker.replication import MetricSettings, QuotaSettings, ReplicationSettings
 from ottla.config.definition import Given
 from ottla.config.own import OwnSettings
@@ -191,6 +191,20 @@ class BrokerConfig(
     def flush_time_ms(self) -> int:
         """Time after which a partition is flushed, by its own setting or that of the scheduler."""
         return _first(self.log_flush_interval_ms, self.log_flush_scheduler_interval_ms)
+
+    @property
+    def remote_metadata(self) -> RemoteMetadataSettings:
+        """The settings of the topic __remote_log_metadata, which are given after a prefix."""
+        given = self.given_after(self.remote_log_metadata_manager_impl_prefix)
+        return RemoteMetadataSettings(RemoteMetadataSettings.definitions.read(given).values, given)
+
+    def given_after(self, prefix: str) -> dict[str, str]:
+        """Return the given texts whose names have a prefix, by the rest of the name."""
+        return {
+            name.removeprefix(prefix): str(text)
+            for name, text in self.given.items()
+            if name.startswith(prefix)
+        }
 
     @property
     def unknown_settings(self) -> tuple[ConfigProblem, ...]:

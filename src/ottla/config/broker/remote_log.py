@@ -1,12 +1,24 @@
 """Tiered storage.
 
-Kafka: org.apache.kafka.server.log.remote.storage.RemoteLogManagerConfig.
+Kafka: org.apache.kafka.server.log.remote.storage.RemoteLogManagerConfig,
+metadata.storage.TopicBasedRemoteLogMetadataManagerConfig.
 """
 
 from __future__ import annotations
 
 from ottla.config.checks import NON_EMPTY, at_least, between
-from ottla.config.definition import LOW, MAX_LONG, Bool, ConfigTable, Double, Int, Long, Text, key
+from ottla.config.definition import (
+    LOW,
+    MAX_LONG,
+    Bool,
+    ConfigTable,
+    Double,
+    Int,
+    Long,
+    Short,
+    Text,
+    key,
+)
 
 
 class RemoteLogSettings(ConfigTable):
@@ -100,3 +112,29 @@ class RemoteLogSettings(ConfigTable):
         "rsm.config.", "Prefix of that plug-in's own settings.", NON_EMPTY
     )
     remote_log_storage_system_enable: Bool = key(False, "Enable tiered storage.")
+
+
+class RemoteMetadataSettings(ConfigTable):
+    """The store of remote segments' metadata; given after its prefix, `rlmm.config.`."""
+
+    remote_log_metadata_topic_replication_factor: Short = key(
+        3, "Replicas of the topic of metadata.", at_least(1), LOW
+    )
+    remote_log_metadata_topic_num_partitions: Int = key(
+        50, "Partitions of that topic; fixed once it exists.", at_least(1), LOW
+    )
+    remote_log_metadata_topic_retention_ms: Long = key(
+        -1, "How long its records are kept; longer than any tiered topic's.", importance=LOW
+    )
+    remote_log_metadata_topic_min_isr: Short = key(
+        2, "Replicas in sync that a write to it needs.", at_least(1), LOW
+    )
+    remote_log_metadata_consume_wait_ms: Long = key(
+        120_000, "How long a write may take to be read back.", at_least(0), LOW
+    )
+    remote_log_metadata_initialization_retry_max_timeout_ms: Long = key(
+        120_000, "How long the start tries to make the topic.", at_least(0), LOW
+    )
+    remote_log_metadata_initialization_retry_interval_ms: Long = key(
+        100, "Pause between those tries.", at_least(0), LOW
+    )

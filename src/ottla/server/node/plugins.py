@@ -19,6 +19,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.config.broker.remote_log import RemoteMetadataSettings
 from ottla.config.broker.unsupported import STANDARD_AUTHORIZER
 from ottla.config.problems import ConfigProblem
 from ottla.controller.acls import acl_of
@@ -175,12 +176,7 @@ def load_storage_manager(
     """
     name = config.remote_log_storage_manager_class_name or ""
     made = load_storage_class(name)
-    prefix = config.remote_log_storage_manager_impl_prefix
-    own = {
-        key.removeprefix(prefix): str(value)
-        for key, value in config.given.items()
-        if key.startswith(prefix)
-    }
+    own = config.given_after(config.remote_log_storage_manager_impl_prefix)
     try:
         manager: RemoteStorageManager = (
             made(open_directory) if issubclass(made, DirectoryStorage) else made()
@@ -246,6 +242,9 @@ def plugin_problems(config: BrokerConfig) -> Iterator[ConfigProblem]:
     ]
     named += _named_by_file(config)
     if config.remote_log_storage_system_enable:
+        prefix = config.remote_log_metadata_manager_impl_prefix
+        for problem in RemoteMetadataSettings.definitions.read(config.given_after(prefix)).problems:
+            yield problem._replace(name=f"{prefix}{problem.name}")
         named.append((STORAGE_MANAGER, config.remote_log_storage_manager_class_name or "", ()))
     for setting, name, methods in named:
         try:
