@@ -49,7 +49,7 @@ NOTICED_BY_OPERATION = {
     "_write: directory.write_file_atomically(path, snapshot, mode=SNAPSHOT_MODE)": 18,
     "QuorumStateStore.write: self._directory.write_file_atomically(self._path, data)": 44,
     "write_recovery_point: directory.write_file_atomically("
-    "RECOVERY_POINT_PATH, encode_offsets({_PARTITION: offset}))": 66,
+    "_RECOVERY_POINT_PATH, encode_offsets({_PARTITION: offset}))": 66,
 }
 """By place: a file operation of the sweep at which a power cut shows it, tried first."""
 NOTICED_BY_SEED = {"SharedSync.run: self._directory.sync()": 3}
@@ -75,7 +75,7 @@ FETCHED_NAME = "SnapshotDownload.finish: self._directory.sync(METADATA_LOG)"
 IDENTIFIED = "write_directory_id: log_dir.directory.write_file_atomically(META_PROPERTIES, data)"
 TRUNCATED = (
     "begin_truncation: "
-    "directory.write_file_atomically(TRUNCATION_PATH, encode_offsets({_PARTITION: offset}))"
+    "directory.write_file_atomically(_TRUNCATION_PATH, encode_offsets({_PARTITION: offset}))"
 )
 REMOTE_ROOT = "DirectoryStorage.configure: directory.sync()"
 REMOTE_MARKER = (
@@ -119,8 +119,8 @@ NO_SYNC = {"PartitionLog.write_partition_metadata"}
 """It writes with sync=False: the next flush makes the file durable."""
 
 
-def _functions_that_sync() -> set[str]:
-    """Return the qualified names of the functions of the source that sync something."""
+def _places_that_sync() -> set[str]:
+    """Return the calls of the source that sync something, each after its function's name."""
     found: set[str] = set()
 
     def visit(node: ast.AST, owner: str) -> None:
@@ -130,8 +130,10 @@ def _functions_that_sync() -> set[str]:
                 inner = f"{owner}{child.name}."
             elif isinstance(child, ast.FunctionDef):
                 inner = f"{owner}{child.name}.<locals>."
-            elif isinstance(child, ast.Attribute) and child.attr in SYNCS:
-                found.add(owner.removesuffix(".<locals>."))
+            elif isinstance(child, ast.Call) and getattr(child.func, "attr", "") in SYNCS:
+                function = owner.removesuffix(".<locals>.")
+                if function not in NO_SYNC:
+                    found.add(f"{function}: {ast.unparse(child)}")
             visit(child, inner)
 
     for package in NODE_PACKAGES:
@@ -144,8 +146,9 @@ def _functions_that_sync() -> set[str]:
 
 def test_every_sync_of_the_source_is_in_the_tables() -> None:
     """A new fsync needs a run or a test that notices its absence."""
-    in_tables = {place.partition(":")[0] for place in NOTICED}
-    assert _functions_that_sync() - NO_SYNC == in_tables
+    places = (place.partition(": ") for place in NOTICED)
+    in_tables = {f"{function}: {ast.unparse(ast.parse(call))}" for function, _, call in places}
+    assert _places_that_sync() == in_tables
 
 
 def test_every_sync_of_a_workload_is_in_the_tables() -> None:
