@@ -1,4 +1,4 @@
-"""Tests of network.server, network.connection and network.gather over real sockets."""
+"""Tests of network.server, network.connection and network.framing over real sockets."""
 
 from __future__ import annotations
 

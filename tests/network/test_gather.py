@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla.network.gather import SendQueue, gather
+from ottla.network.framing import SendQueue, gather
 from ottla.types import FileSlice
 from tests.network.open_file import OpenFile
 

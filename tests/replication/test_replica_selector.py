@@ -10,7 +10,7 @@ import pytest
 from ottla.metadata.broker import BrokerRegistration, ListenerAddress
 from ottla.metadata.image.cluster import ClusterImage
 from ottla.replication.leader_state import FollowerState
-from ottla.replication.replica_selector import LEADER, RackAwareReplicaSelector
+from ottla.replication.replica_set import LEADER, RackAwareReplicaSelector
 from ottla.types import ZERO_UUID
 
 NOW_MS = 50_000

@@ -18,8 +18,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla.errors import OttlaError
-from ottla.network.framing import NO_ROOM, FrameReader
-from ottla.network.gather import SendQueue, gather
+from ottla.network.framing import NO_ROOM, FrameReader, SendQueue, gather
 from ottla.network.limits import frame_limit_ms
 from ottla.security.principal import ANONYMOUS
 

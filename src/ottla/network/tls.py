@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from ottla.network.connection import Connection
-from ottla.network.gather import SendQueue
+from ottla.network.framing import SendQueue
 from ottla.network.limits import FRAME_GRACE_MS
 from ottla.types import FileSlice
 

@@ -26,7 +26,7 @@ from ottla.raft.requests import (
 )
 from ottla.raft.snapshot import decode_snapshot, snapshot_name
 from ottla.raft.voter_set import VoterAddress
-from ottla.server.controller.quorum_channel import QuorumAccess, QuorumChannel
+from ottla.server.controller.quorum_view import QuorumAccess, QuorumChannel
 from ottla.server.node.format import read_meta_properties
 from ottla.server.system.files import RealDirectory
 from ottla.server.system.timers import LoopTimer, SystemClock

@@ -23,7 +23,7 @@ from ottla.raft.requests import (
     VoteResponse,
 )
 from ottla.raft.voter_set import Voter, VoterAddress, VoterHistory, VoterSet
-from ottla.server.controller.quorum_channel import QuorumAccess, QuorumChannel
+from ottla.server.controller.quorum_view import QuorumAccess, QuorumChannel
 from ottla.server.system.timers import LoopTimer
 from ottla.storage.layout import METADATA_LOG
 from ottla.testing.disk import SimulatedDisk

@@ -26,7 +26,7 @@ from ottla.config.problems import ConfigErrors
 from ottla.errors import OttlaError
 from ottla.server.http.app import BrokerState
 from ottla.server.http.endpoint import HttpEndpoint
-from ottla.server.metrics.loop import BEAT_S
+from ottla.server.metrics.node import BEAT_S
 from ottla.server.system.ports import PortTaken
 from ottla.testing.cluster import TEST_DEFAULTS, Cluster
 from ottla.testing.errors import ClusterError

@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla.server.logging.limits import MAX_NODE_LINES, LimitedHandler, LineKind, LineLimit
-from ottla.server.logging.lines import JsonFormatter, KeyValueFormatter, configure_logging
+from ottla.server.logging.lines import (
+    MAX_NODE_LINES,
+    JsonFormatter,
+    KeyValueFormatter,
+    LimitedHandler,
+    LineKind,
+    LineLimit,
+    configure_logging,
+)
 from ottla.testing.cluster import Cluster
 from tests.server.requests.untrusted_clients import Peer
 

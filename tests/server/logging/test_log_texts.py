@@ -15,18 +15,19 @@ from hypothesis import strategies as st
 
 import ottla
 from ottla.security.principal import Principal
-from ottla.server.logging.limits import (
+from ottla.server.logging.lines import (
     MAX_MESSAGE_CHARACTERS,
     MAX_NODE_LINES,
     MAX_TRACEBACK_CHARACTERS,
     MAX_VALUE_CHARACTERS,
+    JsonFormatter,
+    KeyValueFormatter,
     LimitedHandler,
     LineLimit,
     listed,
     message_of,
     shortened,
 )
-from ottla.server.logging.lines import JsonFormatter, KeyValueFormatter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -19,8 +19,7 @@ from ottla.protocol.apis.metadata import MetadataRequest
 from ottla.protocol.apis.offset_commit import OffsetCommitRequest
 from ottla.protocol.schema import Struct
 from ottla.security.acl import Acl, Operation, PatternType, Permission, ResourceType
-from ottla.server.logging.limits import LimitedHandler, LineLimit
-from ottla.server.logging.lines import KeyValueFormatter
+from ottla.server.logging.lines import KeyValueFormatter, LimitedHandler, LineLimit
 from ottla.server.requests.context import MAX_LOGGED_DENIALS
 from ottla.testing.cluster import Cluster
 from ottla.types import ZERO_UUID

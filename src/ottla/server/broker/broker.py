@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from ottla.quota.quotas import Quotas
     from ottla.replication.delayed_fetch import DelayedFetch
     from ottla.replication.fetch_session import FetchSessionCache
-    from ottla.replication.replica_selector import RackAwareReplicaSelector
-    from ottla.replication.replica_set import ReplicaSet
+    from ottla.replication.replica_set import RackAwareReplicaSelector, ReplicaSet
     from ottla.security.authorizer import StandardAuthorizer
     from ottla.server.broker.broker_channel import BrokerChannel
     from ottla.server.broker.coordinator_parts import Coordinators

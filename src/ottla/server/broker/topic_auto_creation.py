@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
-from ottla.server.logging.limits import MAX_LISTED, listed
+from ottla.server.logging.lines import MAX_LISTED, listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

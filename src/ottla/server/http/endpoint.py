@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ottla.config.metrics import MetricsSettings
-    from ottla.http.host import Access, Page
+    from ottla.http.host import Page
     from ottla.network.server import Listener
     from ottla.server.broker.broker import Broker
     from ottla.server.controller.controller_node import ControllerNode
@@ -116,16 +116,6 @@ class HttpEndpoint:
 
         return NodePages(self.health, Spelling(self._settings.metrics_names)).all()
 
-    def _access(self) -> Access:
-        """Return how clients come in. Raises TlsError."""
-        from ottla.http.host import Access, BasicLogin
-
-        login = None
-        password = self._settings.metrics_basic_auth_password
-        if self._settings.metrics_basic_auth_username and password is not None:
-            login = BasicLogin(self._settings.metrics_basic_auth_username, password)
-        return Access(self._context(), login)
-
     def _context(self) -> ssl.SSLContext | None:
         """Return the context of HTTPS."""
         location = self._settings.metrics_ssl_keystore_location
@@ -167,7 +157,13 @@ class HttpEndpoint:
         """Begin to answer probes: the node starts. Raises TlsError."""
         if self._served is not None:
             self._served.health.starting()
-            self._served.service.start(self._pages, self._access())
+            from ottla.http.host import Access, BasicLogin
+
+            login = None
+            password = self._settings.metrics_basic_auth_password
+            if self._settings.metrics_basic_auth_username and password is not None:
+                login = BasicLogin(self._settings.metrics_basic_auth_username, password)
+            self._served.service.start(self._pages, Access(self._context(), login))
 
     def recovering(self, log_dirs: Iterable[LogDirectory]) -> None:
         """Report that the node begins to open its logs."""

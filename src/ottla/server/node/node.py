@@ -25,8 +25,7 @@ from ottla.purgatory.purgatory import Purgatory
 from ottla.quota.quotas import Quotas
 from ottla.raft.wire.requests import FetchLimits
 from ottla.replication.fetch_session import FetchSessionCache
-from ottla.replication.replica_selector import RackAwareReplicaSelector
-from ottla.replication.replica_set import ReplicaSet
+from ottla.replication.replica_set import RackAwareReplicaSelector, ReplicaSet
 from ottla.server.broker.broker import Broker
 from ottla.server.broker.coordinator_parts import CoordinatorParts, make_coordinators
 from ottla.server.broker.directory_moves import DirectoryMoves
@@ -45,11 +44,10 @@ from ottla.server.broker.transaction_markers import MarkerWriter
 from ottla.server.broker.transaction_partitions import ProducerIdManager, TransactionPartitions
 from ottla.server.controller.active_controller import ActiveController
 from ottla.server.controller.controller_node import ControllerNode
-from ottla.server.controller.quorum_channel import QuorumAccess, QuorumChannel
-from ottla.server.controller.quorum_view import QuorumRequests
+from ottla.server.controller.quorum_view import QuorumAccess, QuorumChannel, QuorumRequests
 from ottla.server.controller.schedule import FailureDetection
 from ottla.server.http.endpoint import HttpEndpoint
-from ottla.server.logging.limits import report_suppressed
+from ottla.server.logging.lines import report_suppressed
 from ottla.server.node.dynamic_settings import DynamicSettings, cordoned_directories
 from ottla.server.node.lifecycle import (
     REGISTRATION_TIMEOUT_MS,
