@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla.coordinator.group.streams.assignors.sticky import (
-    MemberSpec,
-    StreamsAssignorInput,
-    SubtopologySpec,
+from ottla.coordinator.group.streams.group import Tasks, task_map
+from ottla.coordinator.group.streams.target import (
+    _MemberSpec,
+    _StreamsAssignorInput,
+    _SubtopologySpec,
     assign,
 )
-from ottla.coordinator.group.streams.group import Tasks, task_map
 from ottla.purgatory.work import finish
 
 if TYPE_CHECKING:
-    from ottla.coordinator.group.streams.assignors.sticky import _Task
     from ottla.coordinator.group.streams.group import TaskMap
+    from ottla.coordinator.group.streams.target import _Task
     from tests.conformance.kafka import Kafka
 
 pytestmark = pytest.mark.conformance
@@ -27,10 +27,10 @@ HERE = Path(__file__).parent
 GROUPS = 1000
 
 
-def _group(rng: random.Random) -> StreamsAssignorInput:
+def _group(rng: random.Random) -> _StreamsAssignorInput:
     """Return members of a few processes, with what is left of an earlier assignment."""
     subtopologies = {
-        str(n): SubtopologySpec(rng.randrange(1, 7), rng.random() < 0.6)
+        str(n): _SubtopologySpec(rng.randrange(1, 7), rng.random() < 0.6)
         for n in range(rng.randrange(1, 5))
     }
     names = [f"member-{rng.randrange(10**9)}" for _ in range(rng.randrange(1, 30))]
@@ -45,10 +45,10 @@ def _group(rng: random.Random) -> StreamsAssignorInput:
         if rng.random() < 0.4:
             standby[rng.choice(few)].append(task)
     members = {
-        name: MemberSpec(rng.choice(processes), Tasks(_map(active[name]), _map(standby[name])))
+        name: _MemberSpec(rng.choice(processes), Tasks(_map(active[name]), _map(standby[name])))
         for name in names
     }
-    return StreamsAssignorInput(members, subtopologies, rng.randrange(3))
+    return _StreamsAssignorInput(members, subtopologies, rng.randrange(3))
 
 
 def _map(tasks: list[_Task]) -> TaskMap:
@@ -63,7 +63,7 @@ def _text(tasks: TaskMap) -> str:
     return ",".join(words) or "-"
 
 
-def _line(given: StreamsAssignorInput) -> str:
+def _line(given: _StreamsAssignorInput) -> str:
     parts = [
         f"{key}:{one.task_count}:{int(one.is_stateful)}" for key, one in given.subtopologies.items()
     ]

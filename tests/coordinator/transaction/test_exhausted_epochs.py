@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.coordinator.transaction import decisions, transitions
+from ottla.coordinator.transaction import decisions
 from ottla.coordinator.transaction.decisions import (
     EndRequest,
     InitRequest,
@@ -39,7 +39,7 @@ def test_a_fenced_producer_comes_back_with_another_id() -> None:
     """The abort took the last epoch of all, with which no transaction could be ended."""
     aborted = decisions.abort_by_coordinator(open_transaction(LAST_GIVEN_OUT), 2, 2)
     assert aborted.producer_epoch == MAX_PRODUCER_EPOCH
-    done = transitions.complete(aborted, 3)
+    done = decisions.complete(aborted, 3)
     with pytest.raises(ProducerIdRequired):
         init(done, LAST_GIVEN_OUT, None)
     renewed = init(done, LAST_GIVEN_OUT, 9)
@@ -62,12 +62,12 @@ def test_a_transaction_with_the_last_epoch_of_all_can_be_ended(committed: bool) 
     )
     assert isinstance(decided, Transaction)
     assert (decided.producer_id, decided.producer_epoch) == (1, MAX_PRODUCER_EPOCH)
-    assert transitions.complete(decided, 3).owner == (9, 0)
+    assert decisions.complete(decided, 3).owner == (9, 0)
 
 
 def test_a_transaction_with_the_last_epoch_of_all_times_out() -> None:
     """The coordinator has no producer id for what follows; the next producer gets one."""
     aborted = decisions.abort_by_coordinator(open_transaction(MAX_PRODUCER_EPOCH), 2, 2)
-    done = transitions.complete(aborted, 3)
+    done = decisions.complete(aborted, 3)
     assert done.owner == (1, MAX_PRODUCER_EPOCH)
     assert init(done, MAX_PRODUCER_EPOCH, 9).owner == (9, 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.coordinator.transaction import decisions, state, transitions
+from ottla.coordinator.transaction import decisions, state
 from ottla.coordinator.transaction.decisions import (
     EndRequest,
     InitRequest,
@@ -64,7 +64,7 @@ def test_a_new_producer_id_where_the_epochs_are_used_up() -> None:
     assert taken.owner == (7, 0)
     decided = end(taken, (7, 0))
     assert (decided.producer_id, decided.producer_epoch) == (1, MAX_PRODUCER_EPOCH - 1)
-    done = transitions.complete(decided, 4)
+    done = decisions.complete(decided, 4)
     assert (done.owner, done.is_taken_over, done.previous_producer_id) == ((7, 1), False, 1)
     assert end(done, (7, 0)) is done
 
@@ -91,7 +91,7 @@ def test_an_epoch_is_given_out_once() -> None:
         current = take_over(current, new_producer_id)
         assert current.owner not in seen
         seen.add(current.owner)
-        done = transitions.complete(end(current, current.owner), 4)
+        done = decisions.complete(end(current, current.owner), 4)
         assert done.owner == (current.owner[0], current.owner[1] + 1)
         assert done.producer_epoch <= MAX_PRODUCER_EPOCH - 1
 
@@ -132,4 +132,4 @@ def test_an_abort_by_the_coordinator_fences_the_owner() -> None:
     for version in (0, 2):
         taken = take_over(take_over(open_transaction(5)))
         aborted = decisions.abort_by_coordinator(taken, version, 3)
-        assert transitions.complete(aborted, 4).owner == (1, 8)
+        assert decisions.complete(aborted, 4).owner == (1, 8)

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from ottla.coordinator.runtime.shard import Result, empty_result, sweep
-from ottla.coordinator.share import records
+from ottla.coordinator.share import state as records
 from ottla.coordinator.share.state import (
     UNINITIALIZED_OFFSET,
     UNKNOWN_COUNT,

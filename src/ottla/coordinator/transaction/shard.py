@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.coordinator.runtime.shard import Result, empty_result
-from ottla.coordinator.transaction import decisions, state, transitions
+from ottla.coordinator.transaction import decisions, state
 from ottla.coordinator.transaction.decisions import EndRequest, InitRequest, ProducerKey, Unchanged
 from ottla.coordinator.transaction.state import Transaction, TransactionState
 from ottla.errors import ErrorCode, KafkaError
@@ -148,7 +148,7 @@ class TransactionShard:
         if current is None:
             if new_producer_id is None:
                 raise decisions.ProducerIdRequired
-            current = transitions.new_transaction(name, new_producer_id, request.timeout_ms)
+            current = decisions.new_transaction(name, new_producer_id, request.timeout_ms)
         following = decisions.init_producer_id(
             current,
             request,
@@ -198,7 +198,7 @@ class TransactionShard:
         if isinstance(following, Unchanged):
             known = following.transaction
             return Result(Outcome(ErrorCode.NONE, known.producer_id, known.producer_epoch))
-        done = transitions.complete(following, following.update_ms)
+        done = decisions.complete(following, following.update_ms)
         return self._prepared(
             following, Outcome(ErrorCode.NONE, done.producer_id, done.producer_epoch)
         )
@@ -211,7 +211,7 @@ class TransactionShard:
         current = self.transactions.get(decided.transactional_id)
         if current is None or current.record_offset != decided.record_offset:
             return empty_result()
-        done = transitions.complete(current, self._clock.now_ms())
+        done = decisions.complete(current, self._clock.now_ms())
         return Result(None, [self._record(done)])
 
     def verify(

@@ -1,35 +1,396 @@
-"""The target assignment of a group: what each member should run in the end.
+"""The target assignment of a streams group, and the assignor `sticky` that computes it.
+
+Active tasks go first to the member that had them active, then to one that had them as standby, each
+while the member has less than its share; the rest to the least loaded processes. Standby tasks
+of a task go to other processes than the active one. Which of several equally loaded processes is
+taken depends on the order of Java's hash maps and priority queues, which is followed here.
 
 Kafka: org.apache.kafka.coordinator.group.streams.TargetAssignmentBuilder,
 GroupMetadataManager.{maybeUpdateStreamsTargetAssignment, computeDelayedTargetAssignment}
-(KIP-1071, KIP-1263).
+(KIP-1071, KIP-1263); org.apache.kafka.coordinator.group.streams.assignor.StickyTaskAssignor;
+org.apache.kafka.coordinator.group.streams.assignor.ProcessState; java.util.PriorityQueue, whose
+order among equal entries decides who gets a task;
+org.apache.kafka.coordinator.group.streams.assignor.{GroupSpec, AssignmentMemberSpec,
+TopologyDescriber}.
 """
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from ottla.coordinator.group import slices
 from ottla.coordinator.group.slices import SLICE, is_due
-from ottla.coordinator.group.streams.assignors import sticky
-from ottla.coordinator.group.streams.assignors.sticky import (
-    MemberSpec,
-    StreamsAssignorInput,
-    SubtopologySpec,
-)
-from ottla.coordinator.group.streams.group import Tasks
+from ottla.coordinator.group.streams.group import TaskMap, Tasks
+from ottla.coordinator.runtime.java_hash import in_hash_map_order
 from ottla.coordinator.runtime.shard import Result, empty_result
+from ottla.errors import ErrorCode, KafkaError
 from ottla.purgatory.work import finish
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Callable, Hashable, Iterable, Mapping
 
     from ottla.coordinator.group.slices import Slices, Steps
     from ottla.coordinator.group.streams.configuration import ConfiguredTopology
     from ottla.coordinator.group.streams.group import StreamsGroup, StreamsMember
     from ottla.coordinator.group.streams.kind import StreamsGroups
     from ottla.coordinator.runtime import CoordinatorRecord
+
+
+_Task: TypeAlias = tuple[str, int]
+
+
+class _MemberSpec(NamedTuple):
+    """A member: its process, and its tasks in the last target assignment."""
+
+    process_id: str
+    tasks: Tasks
+
+
+class _SubtopologySpec(NamedTuple):
+    """A subtopology: how many tasks, and whether they have state."""
+
+    task_count: int
+    is_stateful: bool
+
+
+class _StreamsAssignorInput(NamedTuple):
+    """Members by id, subtopologies by id in rising order, and the standby tasks of each task."""
+
+    members: Mapping[str, _MemberSpec]
+    subtopologies: Mapping[str, _SubtopologySpec]
+    standby_replicas: int
+
+
+T = TypeVar("T")
+
+
+class _JavaQueue(Generic[T]):
+    """A binary heap that breaks ties as java.util.PriorityQueue does.
+
+    An item's weight is taken when the item is added: it must not change until `poll` returns it.
+    """
+
+    def __init__(self, weight: Callable[[T], float], items: Iterable[T]) -> None:
+        self._weight = weight
+        self._heap: list[tuple[float, T]] = []
+        for item in items:
+            self.add(item)
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, item: T) -> None:
+        """Add an item below those of equal weight on its way up."""
+        heap, index, weight = self._heap, len(self._heap), self._weight(item)
+        entry = (weight, item)
+        heap.append(entry)
+        while index > 0:
+            parent = (index - 1) // 2
+            if weight >= heap[parent][0]:
+                break
+            heap[index] = heap[parent]
+            index = parent
+        heap[index] = entry
+
+    def poll(self) -> T:
+        """Remove and return the first item."""
+        heap = self._heap
+        first, last = heap[0], heap.pop()
+        if heap:
+            self._sift_down(last)
+        return first[1]
+
+    def _sift_down(self, entry: tuple[float, T]) -> None:
+        heap, index, weight = self._heap, 0, entry[0]
+        size = len(heap)
+        while (child := 2 * index + 1) < size:
+            right = child + 1
+            if right < size and heap[child][0] > heap[right][0]:
+                child = right
+            if weight <= heap[child][0]:
+                break
+            heap[index] = heap[child]
+            index = child
+        heap[index] = entry
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A member in the queue of its process."""
+
+    member_id: str
+    count: int
+
+
+class _ProcessLoad:
+    """The members of a process and the tasks assigned to them so far."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+        """Tasks by member."""
+        self.active: dict[str, list[_Task]] = {}
+        self.standby: dict[str, list[_Task]] = {}
+        self._tasks: set[_Task] = set()
+        self._assigned = 0
+        self._by_load: _JavaQueue[_Entry] | None = None
+
+    @property
+    def load(self) -> float:
+        """Tasks for each member."""
+        return self._assigned / len(self.counts)
+
+    def has_task(self, task: _Task) -> bool:
+        """Whether a member of the process has the task, of any kind."""
+        return task in self._tasks
+
+    def add(self, member_id: str, task: _Task, *, is_active: bool) -> int:
+        """Assign a task to a member; return how many it has then."""
+        self._by_load = None
+        return self._add(member_id, task, is_active=is_active)
+
+    def _add(self, member_id: str, task: _Task, *, is_active: bool) -> int:
+        self._assigned += 1
+        self._tasks.add(task)
+        kind = self.active if is_active else self.standby
+        kind.setdefault(member_id, []).append(task)
+        self.counts[member_id] += 1
+        return self.counts[member_id]
+
+    def add_to_least_loaded(self, task: _Task, *, is_active: bool) -> int:
+        """Assign a task to the member with the fewest; return how many it has then."""
+        if len(self.counts) == 1:
+            return self._add(next(iter(self.counts)), task, is_active=is_active)
+        if self._by_load is None:
+            self._by_load = _JavaQueue(attrgetter("count"), self._entries())
+        entry = self._by_load.poll()
+        entry.count = self._add(entry.member_id, task, is_active=is_active)
+        self._by_load.add(entry)
+        return entry.count
+
+    def _entries(self) -> list[_Entry]:
+        ordered = in_hash_map_order(self.counts)
+        return [_Entry(member_id, self.counts[member_id]) for member_id in ordered]
+
+
+_log = logging.getLogger("ottla.groups")
+
+
+class _Quota:
+    """Tasks that each member should have; rises for the others as members are full."""
+
+    def __init__(self, tasks: int, members: int) -> None:
+        self._tasks = tasks
+        self._members = members
+        self.limit = self._share()
+
+    def _share(self) -> int:
+        return -(-self._tasks // self._members) if self._members else 0
+
+    def count(self, tasks: int) -> None:
+        """Take a member out that has reached the limit."""
+        if tasks == self.limit:
+            self._members -= 1
+            self._tasks -= tasks
+            self.limit = self._share()
+
+
+def assign(given: _StreamsAssignorInput) -> Steps[dict[str, Tasks]]:
+    """Return the tasks of each member."""
+    return _Assignment(given).run()
+
+
+class _Assignment:
+    """One run of the assignor."""
+
+    def __init__(self, given: _StreamsAssignorInput) -> None:
+        self._given = given
+        self._ordered = in_hash_map_order(given.members)
+        active = sum(one.task_count for one in given.subtopologies.values())
+        stateful = sum(one.task_count for one in given.subtopologies.values() if one.is_stateful)
+        members = len(given.members)
+        self._active_quota = _Quota(active, members)
+        self._total_quota = _Quota(active + stateful * given.standby_replicas, members)
+        self._process_of = {name: given.members[name].process_id for name in self._ordered}
+        self._processes: dict[str, _ProcessLoad] = {}
+        self._previous_active: dict[_Task, str] = {}
+        self._previous_standby: dict[_Task, list[str]] = {}
+
+    def run(self) -> Steps[dict[str, Tasks]]:
+        """Assign all tasks."""
+        if not self._given.members and any(self._task_ids(only_stateful=False)):
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        for position, member_id in enumerate(self._ordered):
+            if position % SLICE == 0:
+                yield
+            spec = self._given.members[member_id]
+            self._processes.setdefault(spec.process_id, _ProcessLoad()).counts[member_id] = 0
+            for task in _tasks(spec.tasks.active):
+                self._previous_active[task] = member_id
+            for task in _tasks(spec.tasks.standby):
+                self._previous_standby.setdefault(task, []).append(member_id)
+        yield from self._assign_active()
+        if self._given.standby_replicas > 0:
+            yield from self._assign_standby()
+        found: dict[str, Tasks] = {}
+        for member_id in self._given.members:
+            found[member_id] = Tasks(
+                _compact(self._load(member_id).active.get(member_id, ())),
+                _compact(self._load(member_id).standby.get(member_id, ())),
+            )
+            if len(found) % SLICE == 0:
+                yield
+        return found
+
+    def _load(self, member_id: str) -> _ProcessLoad:
+        return self._processes[self._process_of[member_id]]
+
+    def _task_ids(self, *, only_stateful: bool) -> list[_Task]:
+        return [
+            (name, index)
+            for name, one in self._given.subtopologies.items()
+            if one.is_stateful or not only_stateful
+            for index in range(one.task_count)
+        ]
+
+    def _least_loaded_first(self) -> _JavaQueue[_ProcessLoad]:
+        ordered = in_hash_map_order(self._processes, max(1, len(self._given.members)))
+        return _JavaQueue(attrgetter("load"), [self._processes[name] for name in ordered])
+
+    def _assign_active(self) -> Steps[None]:
+        tasks = sorted(self._task_ids(only_stateful=False), key=_by_partition)
+        left = []
+        for position, task in enumerate(tasks):
+            if position % SLICE == 0:
+                yield
+            if not self._keep_active(task, self._previous_active.get(task)):
+                left.append(task)
+        yield
+        left = [
+            task
+            for task in left
+            if not self._keep_active(
+                task, self._least_loaded(self._previous_standby.get(task), None)
+            )
+        ]
+        processes = self._least_loaded_first()
+        for position, task in enumerate(sorted(left)):
+            if position % SLICE == 0:
+                yield
+            process = processes.poll()
+            self._count_active(process.add_to_least_loaded(task, is_active=True))
+            processes.add(process)
+
+    def _keep_active(self, task: _Task, member_id: str | None) -> bool:
+        """Assign a task to the member that had it, within its share; whether it was."""
+        if member_id is None:
+            return False
+        process = self._load(member_id)
+        if process.counts[member_id] >= self._active_quota.limit:
+            return False
+        self._count_active(process.add(member_id, task, is_active=True))
+        return True
+
+    def _count_active(self, count: int) -> None:
+        self._active_quota.count(count)
+        self._total_quota.count(count)
+
+    def _least_loaded(self, members: list[str] | None, task: _Task | None) -> str | None:
+        """Return the member of the least loaded process; with a task, only if it has it not.
+
+        As in Kafka the first member's process decides whether the task is there already.
+        """
+        if not members:
+            return None
+        candidate = members[0]
+        first = self._load(candidate)
+        process_load, member_load = first.load, first.counts[candidate]
+        for member_id in members[1:]:
+            process = self._load(member_id)
+            if process.load >= process_load or (task is not None and process.has_task(task)):
+                continue
+            if process.counts[member_id] < member_load:
+                candidate = member_id
+                process_load, member_load = process.load, process.counts[member_id]
+        return candidate if task is None or not first.has_task(task) else None
+
+    def _assign_standby(self) -> Steps[None]:
+        replicas = self._given.standby_replicas
+        left: list[tuple[_Task, int]] = []
+        stateful = sorted(self._task_ids(only_stateful=True), key=_by_partition, reverse=True)
+        for position, task in enumerate(stateful):
+            if position % SLICE == 0:
+                yield
+            for index in range(replicas):
+                if not self._keep_standby(task):
+                    left.append((task, replicas - index))
+                    break
+        left.sort(key=lambda one: one[0], reverse=True)
+        processes = self._least_loaded_first()
+        for position, (task, count) in enumerate(left):
+            if position % SLICE == 0:
+                yield
+            for index in range(count):
+                if not self._add_standby(processes, task):
+                    _log.warning(
+                        "%d of %d standby tasks of %s_%d find no process; "
+                        "start more instances or threads",
+                        replicas - index,
+                        replicas,
+                        *task,
+                        extra={"event": "streams.standby_unassigned"},
+                    )
+                    break
+
+    def _keep_standby(self, task: _Task) -> bool:
+        """Assign a standby task to a member that had the task, within its share."""
+        active = self._previous_active.get(task)
+        if active is not None and not self._load(active).has_task(task) and self._has_room(active):
+            self._count_standby(self._load(active).add(active, task, is_active=False))
+            return True
+        standby = self._least_loaded(self._previous_standby.get(task), task)
+        if standby is None or not self._has_room(standby):
+            return False
+        self._count_standby(self._load(standby).add(standby, task, is_active=False))
+        return True
+
+    def _has_room(self, member_id: str) -> bool:
+        return self._load(member_id).counts[member_id] < self._total_quota.limit
+
+    def _count_standby(self, count: int) -> None:
+        self._total_quota.count(count)
+
+    def _add_standby(self, processes: _JavaQueue[_ProcessLoad], task: _Task) -> bool:
+        passed: list[_ProcessLoad] = []
+        is_found = False
+        while len(processes):
+            process = processes.poll()
+            passed.append(process)
+            if not process.has_task(task):
+                self._count_standby(process.add_to_least_loaded(task, is_active=False))
+                is_found = True
+                break
+        for process in reversed(passed):
+            processes.add(process)
+        return is_found
+
+
+def _by_partition(task: _Task) -> tuple[int, str]:
+    return task[1], task[0]
+
+
+def _tasks(tasks: TaskMap) -> list[_Task]:
+    return [(key, partition) for key, partitions in tasks.items() for partition in partitions]
+
+
+def _compact(tasks: Iterable[_Task]) -> TaskMap:
+    found: dict[str, list[int]] = {}
+    for key, partition in sorted(tasks):
+        found.setdefault(key, []).append(partition)
+    return {key: tuple(partitions) for key, partitions in found.items()}
+
 
 STANDBY_REPLICAS: Final = "num.standby.replicas"
 _INITIAL_DELAY: Final = "Assignment delayed due to the configured initial rebalance delay."
@@ -103,13 +464,13 @@ class Assignment:
             if position % SLICE == SLICE - 1:
                 yield
             tasks = self.group.target.get(member_id) or Tasks()
-            specs[member_id] = MemberSpec(one.process_id, tasks)
+            specs[member_id] = _MemberSpec(one.process_id, tasks)
         subtopologies = {
-            key: SubtopologySpec(one.task_count, bool(one.changelogs))
+            key: _SubtopologySpec(one.task_count, bool(one.changelogs))
             for key, one in self.topology.subtopologies.items()
         }
         replicas = int(self.configs.get(STANDBY_REPLICAS, "0"))
-        return (yield from sticky.assign(StreamsAssignorInput(specs, subtopologies, replicas)))
+        return (yield from assign(_StreamsAssignorInput(specs, subtopologies, replicas)))
 
 
 def initial_delay_key(group_id: str) -> Hashable:

@@ -1,4 +1,0 @@
-"""Assignors of tasks; Kafka 4.3 has one.
-
-Kafka: org.apache.kafka.coordinator.group.streams.assignor.
-"""
