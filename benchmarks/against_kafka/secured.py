@@ -29,7 +29,7 @@ from benchmarks.against_kafka.brokers import Ottla, RealKafka, free_port
 from benchmarks.against_kafka.groups import Peer
 
 from ottla import Admin
-from ottla.cli.dev.files import LOOPBACK, issue, new_authority, write_private
+from ottla.cli.dev import LOOPBACK, issue, new_authority, write_private
 from ottla.protocol.apis.sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.apis.sasl_handshake import SaslHandshakeRequest
 

@@ -22,8 +22,8 @@ from ottla.cli.commands.metadata_quorum import (
 )
 from ottla.cli.commands.storage import storage
 from ottla.cli.main import COMMANDS, main
-from ottla.cli.options.failures import ToolError
 from ottla.cli.options.releases import parse_level, parse_release, release_levels
+from ottla.cli.output.failures import ToolError
 from ottla.cli.output.tables import table
 from ottla.clients.admin.cluster import (
     ClusterDescription,

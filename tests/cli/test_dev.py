@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla.cli.dev.files import issue, new_authority
+from ottla.cli.dev import issue, new_authority
 from tests.cli.running import run
 from tests.waits import WAIT_S
 

@@ -14,8 +14,7 @@ from ottla.cli.options.argparse4j import ArgparseCommand
 from ottla.cli.output.java_format import decimals, java_date, percentile, print_metrics, ratio
 from ottla.cli.perf import consumer_perf_test as reading
 from ottla.cli.perf.end_to_end_latency import MismatchError, _compare, end_to_end_latency
-from ottla.cli.perf.pace import Pace
-from ottla.cli.perf.producer_perf_test import Stats, _read_payloads, producer_perf_test
+from ottla.cli.perf.producer_perf_test import Pace, Stats, _read_payloads, producer_perf_test
 from ottla.cli.verify.replica_verification import Mismatch, ReplicaFetch, compare
 from ottla.clients.consumer.record_decoder import ConsumerRecord
 from ottla.clients.metric_windows import MetricName

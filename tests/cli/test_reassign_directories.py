@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.cli.options.failures import ToolError
+from ottla.cli.output.failures import ToolError
 from ottla.cli.reassign.actions import (
     TimedOut,
     moves_under_way,

@@ -10,9 +10,9 @@ import pytest
 from ottla.cli.commands.delete_records import parse_offsets
 from ottla.cli.commands.leader_election import parse_partitions
 from ottla.cli.main import main
-from ottla.cli.options.failures import ToolError
-from ottla.cli.options.java_numbers import java_integer
+from ottla.cli.options.joptsimple import java_integer
 from ottla.cli.options.json_files import read_json
+from ottla.cli.output.failures import ToolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

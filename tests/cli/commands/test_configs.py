@@ -9,9 +9,9 @@ from uuid import UUID
 import pytest
 
 from ottla.cli.commands import client_metrics, configs
-from ottla.cli.entities.quotas import Credential, parse_credential
+from ottla.cli.entities import Credential, parse_credential
 from ottla.cli.main import main
-from ottla.cli.options.failures import ToolError
+from ottla.cli.output.failures import ToolError
 from ottla.clients.admin.configs import (
     AlterOperation,
     ConfigChange,

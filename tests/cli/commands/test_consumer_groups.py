@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.cli.groups import tool as module
-from ottla.cli.groups.reset_times import parse_duration, parse_moment
+from ottla.cli.groups.offset_reset import parse_duration, parse_moment
 from ottla.cli.groups.usage import GroupCommandError
 from ottla.cli.main import main
 from ottla.clients.admin.cluster import ClusterDescription

@@ -19,7 +19,7 @@ from ottla.cli.options.connection import (
     read_file,
 )
 from ottla.cli.options.flags import require
-from ottla.cli.output.java_names import java_text
+from ottla.cli.output.failures import java_text
 from ottla.clients.settings import ADMIN
 from ottla.config.client import AdminConfig
 from ottla.errors import ErrorCode, KafkaError

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.cli.commands.topics import topics
-from ottla.cli.options.failures import failures_reported
-from ottla.cli.output.next_steps import failure_text, with_next_step
+from ottla.cli.output.failures import failure_text, failures_reported, with_next_step
 from ottla.diagnosis.advice import TABLE
 from ottla.errors import ConfigError, ErrorCode, KafkaError, OttlaError
 

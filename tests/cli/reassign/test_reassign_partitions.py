@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla.cli.options.failures import ToolError
+from ottla.cli.output.failures import ToolError
 from ottla.cli.reassign.actions import Move, planned_moves, throttled_replicas
 from ottla.cli.reassign.plans import parse_brokers, parse_executable, parse_topics
 from ottla.clients.admin.configs import ConfigResource, ResourceType

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla.cli.output.java_names import class_name
+from ottla.cli.output.failures import class_name
 from ottla.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -10,10 +10,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from ottla.cli.options.connection import open_admin
-from ottla.cli.options.failures import fail
-from ottla.cli.options.flags import controller_option, server_options
+from ottla.cli.options.flags import (
+    controller_option,
+    json_option,
+    print_json,
+    refuse_json_unless,
+    server_options,
+    wants_json,
+)
 from ottla.cli.options.joptsimple import ToolCommand
-from ottla.cli.options.json_output import json_option, print_json, refuse_json_unless, wants_json
+from ottla.cli.output.failures import fail
 from ottla.errors import KafkaError
 from ottla.security.acl import (
     CLUSTER_NAME,

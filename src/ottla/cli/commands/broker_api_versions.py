@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ottla.cli.options.connection import open_admin
-from ottla.cli.options.failures import failures_reported
-from ottla.cli.options.flags import require, server_options
+from ottla.cli.options.flags import json_option, print_json, require, server_options, wants_json
 from ottla.cli.options.joptsimple import ToolCommand
-from ottla.cli.options.json_output import json_option, print_json, wants_json
-from ottla.cli.output.java_names import java_text
+from ottla.cli.output.failures import failures_reported, java_text
 from ottla.errors import KafkaError
 from ottla.protocol.api_keys import ApiKey, request_class
 

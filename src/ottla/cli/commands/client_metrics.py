@@ -12,11 +12,16 @@ from uuid import uuid4
 import click
 
 from ottla.cli.options.connection import open_admin
-from ottla.cli.options.failures import fail
-from ottla.cli.options.flags import require, server_options
+from ottla.cli.options.flags import (
+    json_option,
+    print_json,
+    refuse_json_unless,
+    require,
+    server_options,
+    wants_json,
+)
 from ottla.cli.options.joptsimple import ToolCommand, refuse_both
-from ottla.cli.options.json_output import json_option, print_json, refuse_json_unless, wants_json
-from ottla.cli.output.next_steps import with_next_step
+from ottla.cli.output.failures import fail, with_next_step
 from ottla.clients.admin.configs import AlterOperation, ConfigChange, ConfigResource, ResourceType
 from ottla.errors import KafkaError
 from ottla.types import Uuid

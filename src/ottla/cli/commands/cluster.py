@@ -12,9 +12,8 @@ import click
 
 from ottla.cli.options.argparse4j import INTEGER, ToolGroup, need
 from ottla.cli.options.connection import open_admin
-from ottla.cli.options.failures import fail, failures_reported
-from ottla.cli.options.flags import command_config_file
-from ottla.cli.options.json_output import json_option, print_json, wants_json
+from ottla.cli.options.flags import command_config_file, json_option, print_json, wants_json
+from ottla.cli.output.failures import fail, failures_reported
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from ottla.cli.options.json_output import json_option, print_json, wants_json
+from ottla.cli.options.flags import json_option, print_json, wants_json
 from ottla.cli.options.node_config import load_settings
 
 if TYPE_CHECKING:

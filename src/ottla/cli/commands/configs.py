@@ -13,15 +13,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
 
-from ottla.cli.entities.quotas import alter_quotas, describe_quotas
-from ottla.cli.entities.resources import alter_resource, describe_resources
+from ottla.cli.entities import (
+    alter_quotas,
+    alter_resource,
+    describe_quotas,
+    describe_resources,
+)
 from ottla.cli.options.connection import open_admin
-from ottla.cli.options.failures import ToolError, fail
-from ottla.cli.options.flags import controller_option, server_options
-from ottla.cli.options.java_numbers import java_integer
-from ottla.cli.options.joptsimple import ToolCommand, given_arguments, refuse_both
-from ottla.cli.options.json_output import json_option, refuse_json_unless
-from ottla.cli.output.next_steps import failure_text
+from ottla.cli.options.flags import (
+    controller_option,
+    json_option,
+    refuse_json_unless,
+    server_options,
+)
+from ottla.cli.options.joptsimple import ToolCommand, given_arguments, java_integer, refuse_both
+from ottla.cli.output.failures import ToolError, fail, failure_text
 from ottla.config.properties import PropertiesError, parse_properties
 from ottla.errors import KafkaError
 

@@ -16,13 +16,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import click
 
 from ottla.cli.options.connection import consumer_settings, key_values, key_values_raw, read_file
-from ottla.cli.options.failures import fail
 from ottla.cli.options.flags import bootstrap_option, require, version_option
-from ottla.cli.options.java_numbers import java_integer
-from ottla.cli.options.joptsimple import INTEGER, LONG, ToolCommand
+from ottla.cli.options.joptsimple import INTEGER, LONG, ToolCommand, java_integer
 from ottla.cli.output.coordinator_records import coordinator_formatter
+from ottla.cli.output.failures import fail, failure_text
 from ottla.cli.output.formatter import Formatter, FormatterError, reader
-from ottla.cli.output.next_steps import failure_text
 from ottla.errors import KafkaError
 from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla.types import TopicPartition

@@ -15,8 +15,7 @@ import click
 from ottla.cli.options.connection import key_values, key_values_raw, producer_settings, read_file
 from ottla.cli.options.flags import bootstrap_option, require, require_host_and_port, version_option
 from ottla.cli.options.joptsimple import INTEGER, ToolCommand
-from ottla.cli.output.java_names import java_text
-from ottla.cli.output.next_steps import failure_text
+from ottla.cli.output.failures import failure_text, java_text
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

@@ -29,9 +29,8 @@ from ottla.cli.groups.usage import (
     view_options,
     words_of,
 )
-from ottla.cli.options.flags import require, server_options
+from ottla.cli.options.flags import json_option, print_json, require, server_options, wants_json
 from ottla.cli.options.joptsimple import ToolCommand, refuse_both
-from ottla.cli.options.json_output import json_option, print_json, wants_json
 from ottla.cli.output.tables import cell, columns
 from ottla.errors import ErrorCode, KafkaError
 from ottla.views.groups import consumer_document, consumer_offsets

@@ -13,10 +13,16 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from ottla.cli.options.connection import open_admin
-from ottla.cli.options.failures import fail, failures_reported
-from ottla.cli.options.flags import require, server_options
+from ottla.cli.options.flags import (
+    json_option,
+    print_json,
+    refuse_json_unless,
+    require,
+    server_options,
+    wants_json,
+)
 from ottla.cli.options.joptsimple import LONG, ToolCommand, refuse_both
-from ottla.cli.options.json_output import json_option, print_json, refuse_json_unless, wants_json
+from ottla.cli.output.failures import fail, failures_reported
 from ottla.security.principal import parse_principal
 
 if TYPE_CHECKING:

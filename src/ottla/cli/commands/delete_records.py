@@ -10,7 +10,6 @@ from typing import Any
 import click
 
 from ottla.cli.options.connection import open_admin
-from ottla.cli.options.failures import ToolError, failures_reported
 from ottla.cli.options.flags import require, server_options
 from ottla.cli.options.joptsimple import ToolCommand
 from ottla.cli.options.json_files import (
@@ -20,7 +19,7 @@ from ottla.cli.options.json_files import (
     json_string,
     read_json,
 )
-from ottla.cli.output.java_names import java_text
+from ottla.cli.output.failures import ToolError, failures_reported, java_text
 from ottla.errors import KafkaError
 from ottla.types import TopicPartition
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ottla.cli.dev.files import ADMIN, MECHANISM
+from ottla.cli.dev import ADMIN, MECHANISM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ottla.cli.dev.files import DevFiles
+    from ottla.cli.dev import DevFiles
     from ottla.config.broker import BrokerConfig
     from ottla.server.node.startup import Banner
 
@@ -47,7 +47,7 @@ def dev(tls: bool, port: int, data_dir: Path | None, ready_file: str | None) -> 
     the first start; all of it stays in the directory. For development, not production.
     """
     from ottla.cli.commands.server_start import run_node
-    from ottla.cli.dev.files import DevFiles
+    from ottla.cli.dev import DevFiles
     from ottla.cli.options.node_config import load_settings
 
     if not tls:

@@ -11,9 +11,13 @@ import click
 
 from ottla.cli.options.argparse4j import INTEGER, ToolGroup
 from ottla.cli.options.connection import open_admin
-from ottla.cli.options.failures import ToolError, fail, failures_reported
-from ottla.cli.options.flags import controller_option, place_options
-from ottla.cli.options.json_output import json_option, print_json, wants_json
+from ottla.cli.options.flags import (
+    controller_option,
+    json_option,
+    place_options,
+    print_json,
+    wants_json,
+)
 from ottla.cli.options.releases import (
     KNOWN_METADATA_VERSIONS,
     parse_level,
@@ -21,6 +25,7 @@ from ottla.cli.options.releases import (
     print_release_levels,
     release_levels,
 )
+from ottla.cli.output.failures import ToolError, fail, failures_reported
 from ottla.errors import KafkaError
 from ottla.metadata.features import (
     METADATA_VERSION,

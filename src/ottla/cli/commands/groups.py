@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ottla.cli.options.connection import open_admin
-from ottla.cli.options.failures import fail
-from ottla.cli.options.flags import require, server_options
+from ottla.cli.options.flags import json_option, print_json, require, server_options, wants_json
 from ottla.cli.options.joptsimple import ToolCommand, refuse_both
-from ottla.cli.options.json_output import json_option, print_json, wants_json
+from ottla.cli.output.failures import fail
 from ottla.errors import KafkaError
 
 if TYPE_CHECKING:

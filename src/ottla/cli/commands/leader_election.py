@@ -11,7 +11,6 @@ from typing import Any
 import click
 
 from ottla.cli.options.connection import open_admin
-from ottla.cli.options.failures import ToolError, fail, failures_reported
 from ottla.cli.options.flags import command_config_file, server_options
 from ottla.cli.options.joptsimple import INTEGER, ToolCommand
 from ottla.cli.options.json_files import (
@@ -21,7 +20,7 @@ from ottla.cli.options.json_files import (
     json_string,
     read_json,
 )
-from ottla.cli.output.java_names import java_text
+from ottla.cli.output.failures import ToolError, fail, failures_reported, java_text
 from ottla.clients.admin.cluster import PREFERRED, UNCLEAN
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition

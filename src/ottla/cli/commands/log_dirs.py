@@ -11,12 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ottla.cli.options.connection import open_admin
-from ottla.cli.options.failures import ToolError, failures_reported
-from ottla.cli.options.flags import require, server_options
-from ottla.cli.options.java_numbers import java_integer
-from ottla.cli.options.joptsimple import ToolCommand
-from ottla.cli.options.json_output import json_option, wants_json
-from ottla.cli.output.java_names import java_class
+from ottla.cli.options.flags import json_option, require, server_options, wants_json
+from ottla.cli.options.joptsimple import ToolCommand, java_integer
+from ottla.cli.output.failures import ToolError, failures_reported, java_class
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from ottla.cli.options.json_output import json_option, print_json, wants_json
+from ottla.cli.options.flags import json_option, print_json, wants_json
 from ottla.errors import KafkaError
 from ottla.raft.log_check import (
     check_log,

@@ -14,10 +14,15 @@ import click
 
 from ottla.cli.options.argparse4j import INTEGER, ToolGroup, need
 from ottla.cli.options.connection import open_admin, read_file
-from ottla.cli.options.failures import ToolError, fail, failures_reported
-from ottla.cli.options.flags import controller_option, place_options
-from ottla.cli.options.java_numbers import java_integer
-from ottla.cli.options.json_output import json_option, print_json, wants_json
+from ottla.cli.options.flags import (
+    controller_option,
+    json_option,
+    place_options,
+    print_json,
+    wants_json,
+)
+from ottla.cli.options.joptsimple import java_integer
+from ottla.cli.output.failures import ToolError, fail, failures_reported
 from ottla.cli.output.tables import table
 from ottla.clients.admin.quorum import VoterEndpoint
 from ottla.config.properties import parse_properties

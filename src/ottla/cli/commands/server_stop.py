@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from ottla.cli.options.failures import ToolError, failures_reported
+from ottla.cli.output.failures import ToolError, failures_reported
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence

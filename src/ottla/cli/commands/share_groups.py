@@ -22,10 +22,9 @@ from ottla.cli.groups.usage import (
     selection_options,
     view_options,
 )
-from ottla.cli.options.flags import require, server_options
+from ottla.cli.options.flags import json_option, require, server_options
 from ottla.cli.options.joptsimple import ToolCommand, refuse_both
-from ottla.cli.options.json_output import json_option
-from ottla.cli.output.java_names import java_text
+from ottla.cli.output.failures import java_text
 from ottla.cli.output.tables import columns, print_problem
 from ottla.errors import ErrorCode, KafkaError
 from ottla.views.groups import share_document, share_offsets

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla.cli.options.argparse4j import ToolGroup, exclude_together, need
-from ottla.cli.options.failures import ToolError, fail
-from ottla.cli.options.java_numbers import java_integer
-from ottla.cli.options.json_output import json_option, print_json, wants_json
+from ottla.cli.options.flags import json_option, print_json, wants_json
+from ottla.cli.options.joptsimple import java_integer
 from ottla.cli.options.node_config import load_broker_config
 from ottla.cli.options.releases import SHORT_BITS, parse_level, print_release_levels
+from ottla.cli.output.failures import ToolError, fail
 from ottla.config.checks import MAX_PORT
 from ottla.errors import CorruptMessage
 from ottla.metadata.features import (

@@ -20,7 +20,7 @@ import click
 
 from ottla.cli.options.spark import check_java, import_from, setting, spark_config, spark_options
 from ottla.cli.options.stop_signals import StopSignals
-from ottla.cli.output.next_steps import with_next_step
+from ottla.cli.output.failures import with_next_step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

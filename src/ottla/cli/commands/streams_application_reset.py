@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.groups.reset_times import moment_before_now, parse_moment
+from ottla.cli.groups.offset_reset import moment_before_now, parse_moment
 from ottla.cli.groups.streams_internal_topics import is_internal_name
 from ottla.cli.groups.usage import GroupCommandError, scenario_of
 from ottla.cli.options.connection import SettingsFileError, open_admin
 from ottla.cli.options.flags import server_options
 from ottla.cli.options.joptsimple import LONG, ToolCommand, refuse_both
-from ottla.cli.output.next_steps import failure_text
+from ottla.cli.output.failures import failure_text
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla.types import TopicPartition

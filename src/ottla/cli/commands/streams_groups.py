@@ -25,9 +25,8 @@ from ottla.cli.groups.usage import (
     selection_options,
     view_options,
 )
-from ottla.cli.options.flags import require, server_options
+from ottla.cli.options.flags import json_option, require, server_options
 from ottla.cli.options.joptsimple import ToolCommand, refuse_both
-from ottla.cli.options.json_output import json_option
 from ottla.cli.output.tables import columns, print_problem
 from ottla.errors import KafkaError
 from ottla.views.groups import input_topics, streams_document, streams_offsets

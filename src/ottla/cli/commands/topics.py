@@ -12,12 +12,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from ottla.cli.options.connection import open_admin
-from ottla.cli.options.failures import fail
-from ottla.cli.options.flags import bootstrap_option, require, version_option
-from ottla.cli.options.java_numbers import java_integer
-from ottla.cli.options.joptsimple import INTEGER, ToolCommand, refuse_both
-from ottla.cli.options.json_output import json_option, print_json, refuse_json_unless, wants_json
-from ottla.cli.output.java_names import kafka_message
+from ottla.cli.options.flags import (
+    bootstrap_option,
+    json_option,
+    print_json,
+    refuse_json_unless,
+    require,
+    version_option,
+    wants_json,
+)
+from ottla.cli.options.joptsimple import INTEGER, ToolCommand, java_integer, refuse_both
+from ottla.cli.output.failures import fail, kafka_message
 from ottla.errors import ConfigError, ErrorCode, KafkaError
 from ottla.types import Uuid
 from ottla.views.topics import describe_topics

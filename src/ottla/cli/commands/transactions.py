@@ -13,9 +13,8 @@ import click
 
 from ottla.cli.options.argparse4j import INTEGER, LONG, ToolGroup, need
 from ottla.cli.options.connection import open_admin
-from ottla.cli.options.failures import fail, failures_reported
-from ottla.cli.options.flags import place_options
-from ottla.cli.options.json_output import json_option, print_json, wants_json
+from ottla.cli.options.flags import json_option, place_options, print_json, wants_json
+from ottla.cli.output.failures import fail, failures_reported
 from ottla.cli.output.tables import table
 from ottla.clients.admin.transactions import AbortSpec
 from ottla.errors import ErrorCode, KafkaError

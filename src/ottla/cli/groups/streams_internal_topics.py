@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ottla.cli.output.java_names import java_text
+from ottla.cli.output.failures import java_text
 from ottla.cli.output.tables import print_problem
 from ottla.errors import ErrorCode, KafkaError
 from ottla.views.groups import input_topics

@@ -14,9 +14,8 @@ from ottla.cli.groups.offset_reset import commit_plan, export_plans, plan_reset,
 from ottla.cli.groups.streams_internal_topics import delete_with_groups
 from ottla.cli.groups.usage import GroupCommandError, GroupFlags, topic_argument, words_of
 from ottla.cli.options.connection import SettingsFileError, open_admin
-from ottla.cli.options.json_output import print_json, refuse_json_unless, wants_json
-from ottla.cli.output.java_names import java_text
-from ottla.cli.output.next_steps import group_failure_text
+from ottla.cli.options.flags import print_json, refuse_json_unless, wants_json
+from ottla.cli.output.failures import group_failure_text, java_text
 from ottla.cli.output.tables import columns, print_problem
 from ottla.clients.arguments import by_topic
 from ottla.errors import ErrorCode, KafkaError

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
-from ottla.cli.options.java_numbers import java_integer
+from ottla.cli.options.joptsimple import java_integer
 from ottla.cli.options.proposals import did_you_mean
 
 if TYPE_CHECKING:

@@ -1,10 +1,11 @@
-"""Flags that many tools share: servers, settings files, version.
+"""Flags that many tools share: servers, settings files, version, JSON.
 
 Kafka: org.apache.kafka.server.util.{CommandDefaultOptions, CommandLineUtils}.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 KAFKA_VERSION = "4.3.0"
 _ADDRESS = re.compile(r".*\[?[0-9a-zA-Z\-%._:]*\]?:[0-9]+")
+_REQUESTED = "ottla.json"
 
 
 def bootstrap_option(function: F) -> F:
@@ -74,3 +76,35 @@ def require_host_and_port(servers: str) -> None:
     """Raise UsageError with Kafka's text unless all servers have the form host:port."""
     if not all(_ADDRESS.fullmatch(one) for one in servers.split(",")):
         raise click.UsageError("Please provide valid host:port like host1:9091,host2:9092\n")
+
+
+def json_option(function: F) -> F:
+    """Add --json; the command calls `wants_json`."""
+    return click.option(
+        "--json",
+        is_flag=True,
+        expose_value=False,
+        callback=_remember,
+        help="Print one JSON document instead of Kafka's text.",
+    )(function)
+
+
+def _remember(context: click.Context, _option: click.Parameter, value: bool) -> None:
+    context.meta[_REQUESTED] = value
+
+
+def wants_json() -> bool:
+    """Whether the running command prints JSON."""
+    return bool(click.get_current_context().meta.get(_REQUESTED, False))
+
+
+def refuse_json_unless(action: str, *allowed: str) -> None:
+    """Raise UsageError when --json is given with an action that lists nothing."""
+    if wants_json() and action not in allowed:
+        names = " and ".join(f"--{name}" for name in allowed)
+        raise click.UsageError(f"--json is only supported with {names}")
+
+
+def print_json(value: object) -> None:
+    """Print the document."""
+    click.echo(json.dumps(value, indent=2, default=str))

@@ -5,11 +5,10 @@ Kafka: the tools that use joptsimple; `argparse4j.py` serves the others.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
-
-from ottla.cli.options.java_numbers import java_integer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 ARGUMENTS = "ottla.arguments"
+_WHOLE = re.compile(r"[+-]?[0-9]{1,20}")
 
 
 class JavaInteger(click.ParamType[int]):
@@ -75,3 +75,11 @@ def refuse_both(first: str, second: str) -> NoReturn:
     """Raise UsageError with Kafka's text for two flags that exclude each other."""
     names = (name.replace("_", "-") for name in (first, second))
     raise click.UsageError('Option "[{}]" can\'t be used with option "[{}]"'.format(*names))
+
+
+def java_integer(text: str, bits: int) -> int:
+    """Parse an integer like Java's parseInt, parseLong or parseShort; raises ValueError."""
+    limit = 1 << (bits - 1)
+    if _WHOLE.fullmatch(text) is None or not -limit <= int(text) < limit:
+        raise ValueError(f'For input string: "{text}"')
+    return int(text)

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ottla.cli.options.failures import ToolError
+from ottla.cli.output.failures import ToolError
 
 
 def read_json(path: str) -> Any:

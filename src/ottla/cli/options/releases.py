@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import click
 
-from ottla.cli.options.failures import ToolError, fail
-from ottla.cli.options.java_numbers import java_integer
-from ottla.cli.options.json_output import print_json, wants_json
+from ottla.cli.options.flags import print_json, wants_json
+from ottla.cli.options.joptsimple import java_integer
+from ottla.cli.output.failures import ToolError, fail
 from ottla.metadata.features import (
     KRAFT_VERSION,
     LATEST_METADATA_VERSION,

@@ -15,8 +15,8 @@ import click
 from ottla.cli.options.connection import consumer_settings, open_admin, producer_settings, read_file
 from ottla.cli.options.flags import require
 from ottla.cli.options.joptsimple import INTEGER, ToolCommand
+from ottla.cli.output.failures import failure_text
 from ottla.cli.output.java_format import decimals, percentile, ratio
-from ottla.cli.output.next_steps import failure_text
 from ottla.config.definition import double_text
 from ottla.errors import KafkaError
 from ottla.types import TopicPartition

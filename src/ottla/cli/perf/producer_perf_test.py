@@ -1,6 +1,7 @@
 """`ottla producer-perf-test`: measure the throughput and latency of a producer.
 
-Kafka: bin/kafka-producer-perf-test.sh, org.apache.kafka.tools.ProducerPerformance.
+Kafka: bin/kafka-producer-perf-test.sh, org.apache.kafka.tools.ProducerPerformance,
+org.apache.kafka.server.util.ThroughputThrottler.
 """
 
 from __future__ import annotations
@@ -16,12 +17,9 @@ import click
 
 from ottla.cli.options.argparse4j import DOUBLE, INTEGER, LONG, ArgparseCommand, need, refuse
 from ottla.cli.options.connection import pairs, producer_settings, read_file
-from ottla.cli.options.failures import fail
 from ottla.cli.options.flags import warn_deprecated
+from ottla.cli.output.failures import fail, failure_text, java_text
 from ottla.cli.output.java_format import BYTES_PER_MB, decimals, percentile, print_metrics, ratio
-from ottla.cli.output.java_names import java_text
-from ottla.cli.output.next_steps import failure_text
-from ottla.cli.perf.pace import Pace
 from ottla.errors import KafkaError
 from ottla.types import Uuid
 
@@ -366,3 +364,24 @@ class ProducerRun:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+class Pace:
+    """Delays a loop to at most `rate` iterations per second; a negative rate is unlimited."""
+
+    def __init__(self, rate: float) -> None:
+        self._rate = rate
+        self._began = time.monotonic()
+
+    def lead_s(self, done: int) -> float:
+        """Return the delay before the next iteration; infinite for a rate of 0."""
+        if self._rate < 0:
+            return 0.0
+        if self._rate == 0:
+            return float("inf")
+        return max(0.0, done / self._rate - (time.monotonic() - self._began))
+
+    def wait(self, done: int) -> None:
+        """Sleep until `done` iterations conform to the rate."""
+        while (lead := self.lead_s(done)) > 0:
+            time.sleep(min(lead, 1.0))

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
-from ottla.cli.options.failures import ToolError
-from ottla.cli.options.json_output import print_json, wants_json
-from ottla.cli.output.java_names import kafka_message
+from ottla.cli.options.flags import print_json, wants_json
+from ottla.cli.output.failures import ToolError, kafka_message
 from ottla.cli.reassign.plans import (
     joined,
     parse_brokers,

@@ -10,8 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ottla.cli.options.failures import ToolError
-from ottla.cli.options.java_numbers import java_integer
+from ottla.cli.options.joptsimple import java_integer
 from ottla.cli.options.json_files import (
     json_array,
     json_field,
@@ -19,6 +18,7 @@ from ottla.cli.options.json_files import (
     json_object,
     json_string,
 )
+from ottla.cli.output.failures import ToolError
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -11,11 +11,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ottla.cli.options.connection import open_admin
-from ottla.cli.options.failures import ToolError
-from ottla.cli.options.flags import controller_option, require, server_options
+from ottla.cli.options.flags import (
+    controller_option,
+    json_option,
+    refuse_json_unless,
+    require,
+    server_options,
+)
 from ottla.cli.options.joptsimple import LONG, ToolCommand
-from ottla.cli.options.json_output import json_option, refuse_json_unless
-from ottla.cli.output.next_steps import failure_text
+from ottla.cli.output.failures import ToolError, failure_text
 from ottla.cli.reassign.actions import (
     Failed,
     Rates,

@@ -18,11 +18,10 @@ from ottla.cli.commands.console_consumer import (
     warn_of_old_flags,
 )
 from ottla.cli.options.connection import consumer_settings, key_values, read_file
-from ottla.cli.options.failures import fail
 from ottla.cli.options.flags import bootstrap_option, require, version_option
 from ottla.cli.options.joptsimple import INTEGER, ToolCommand
+from ottla.cli.output.failures import fail, failure_text
 from ottla.cli.output.formatter import FormatterError
-from ottla.cli.output.next_steps import failure_text
 from ottla.errors import KafkaError
 from ottla.types import AcknowledgeType
 

@@ -12,7 +12,7 @@ import click
 
 from ottla.cli.options.argparse4j import INTEGER, ArgparseCommand, need, refuse
 from ottla.cli.options.connection import consumer_settings, open_admin, read_file
-from ottla.cli.output.java_names import java_text, kafka_message
+from ottla.cli.output.failures import java_text, kafka_message
 from ottla.cli.verify.events import EventWriter, StopRequest
 from ottla.errors import ConfigError, KafkaError
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.cli.options.java_numbers import java_integer
+from ottla.cli.options.joptsimple import java_integer
 from ottla.cli.shell.image_tree import ShellError
 
 if TYPE_CHECKING:

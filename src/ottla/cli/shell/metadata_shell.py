@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import click
 
 from ottla.cli.dump.batches import read_batches
-from ottla.cli.options.failures import fail
+from ottla.cli.output.failures import fail
 from ottla.cli.shell.arguments import COMMANDS, parse_call
 from ottla.cli.shell.commands import LeaveShell, ShellState, run
 from ottla.cli.shell.image_tree import Provenance, ShellDirectory, ShellError, path_parts, root_of

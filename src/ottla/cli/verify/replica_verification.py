@@ -15,8 +15,8 @@ import click
 from ottla.cli.options.connection import open_admin
 from ottla.cli.options.flags import require, require_host_and_port, version_option
 from ottla.cli.options.joptsimple import INTEGER, LONG, ToolCommand
+from ottla.cli.output.failures import java_text
 from ottla.cli.output.java_format import java_date
-from ottla.cli.output.java_names import java_text
 from ottla.errors import CorruptMessage, KafkaError
 from ottla.protocol.apis.fetch import FetchRequest
 from ottla.records.batches import iterate_batches

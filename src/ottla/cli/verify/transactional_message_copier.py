@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from ottla.cli.options.argparse4j import INTEGER, ArgparseCommand, need
-from ottla.cli.output.java_names import java_text
+from ottla.cli.output.failures import java_text
 from ottla.cli.output.message_json import json_text
 from ottla.cli.verify.events import StopRequest
 from ottla.clients.consumer.core import GroupMetadata, RebalanceListener

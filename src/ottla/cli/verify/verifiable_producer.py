@@ -15,9 +15,9 @@ import click
 from ottla.cli.options.argparse4j import INTEGER, LONG, ArgparseCommand, need, refuse
 from ottla.cli.options.connection import producer_settings, read_file
 from ottla.cli.options.flags import warn_deprecated
+from ottla.cli.output.failures import java_class, java_text, kafka_message
 from ottla.cli.output.java_format import ratio
-from ottla.cli.output.java_names import java_class, java_text, kafka_message
-from ottla.cli.perf.pace import Pace
+from ottla.cli.perf.producer_perf_test import Pace
 from ottla.cli.verify.events import EventWriter, StopRequest
 from ottla.errors import KafkaError
 

@@ -1,11 +1,23 @@
-"""Names of Java's exception classes, which Kafka's tools print with errors.
+"""How tools report failures: one line on standard error, with Java's class, and exit status 1.
 
-Kafka: org.apache.kafka.common.protocol.Errors.
+Where Kafka's words do not say what to check, the next step follows in the same line.
+
+Kafka: org.apache.kafka.common.protocol.Errors, org.apache.kafka.server.util.CommandLineUtils.
 """
 
 from __future__ import annotations
 
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from ottla.diagnosis.advice import advice_on
 from ottla.errors import ConfigError, ErrorCode, KafkaError, SslAuthenticationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PACKAGE = "org.apache.kafka.common.errors"
 
@@ -68,3 +80,45 @@ def class_name(code: ErrorCode) -> str:
     words = "".join(word.capitalize() for word in code.name.split("_"))
     name = _IRREGULAR.get(code.name, f"{words}Exception")
     return name if "." in name else f"{PACKAGE}.{name}"
+
+
+def failure_text(error: Exception) -> str:
+    """Return an error as Kafka's tools print it, then the next step in the same line."""
+    return with_next_step(java_text(error), error)
+
+
+def group_failure_text(error: Exception) -> str:
+    """Return an error as Kafka's tools of groups print it: that of a setting without its class."""
+    return str(error) if isinstance(error, ConfigError) else failure_text(error)
+
+
+def with_next_step(text: str, error: Exception) -> str:
+    """Add the next step to a text of an error that has only the text of its code."""
+    if not isinstance(error, KafkaError) or error.message != error.code.text:
+        return text
+    advice = advice_on(error.code)
+    return text if advice is None else f"{text} {advice.next_step}"
+
+
+class ToolError(Exception):
+    """An error that ends a tool; its text is printed as one line."""
+
+
+@contextmanager
+def failures_reported() -> Iterator[None]:
+    """Report errors of brokers and arguments in one line and exit with status 1."""
+    try:
+        yield
+    except ToolError as error:
+        fail(str(error))
+    except ConfigError as error:
+        fail(str(error))  # Kafka's tools print it without the class name
+    except KafkaError as error:
+        fail(failure_text(error))
+
+
+def fail(*lines: str) -> NoReturn:
+    """Print lines on standard error and exit with status 1."""
+    for line in lines:
+        click.echo(line, err=True)
+    sys.exit(1)

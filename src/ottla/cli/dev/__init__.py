@@ -1,4 +1,0 @@
-"""The node of `ottla dev`: its authority, its files, and how clients reach it.
-
-Kafka: none.
-"""

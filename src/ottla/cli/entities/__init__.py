@@ -1,4 +1,0 @@
-"""Entity types of `ottla configs`: resources, quotas, SCRAM credentials.
-
-Kafka: none.
-"""
