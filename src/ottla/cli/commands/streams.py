@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from ottla.config.metrics import MetricsAddress
+    from ottla.streams.query.stores import StoreSelection
     from ottla.streams.run.application import Streams
     from ottla.streams.run.metrics import StreamsMetrics
     from ottla.streams.run.progress import Progress
@@ -121,11 +122,7 @@ def query(
     selection = StoreSelection(**given)
     try:
         with _session(settings, verbose=verbose) as spark:
-            from ottla.streams.query.stores import query_store, select
-
-            found = query_store(topology, checkpoint, store, spark)
-            serde = topology.stores[store].key or topology.config.default_key_serde
-            entries = list(select(found, serde, selection))
+            entries = _entries(topology, checkpoint, store, spark, selection)
     except OttlaError as error:
         raise click.ClickException(with_next_step(str(error), error)) from error
     for name, value in () if counts else entries:
@@ -162,6 +159,21 @@ def _in_one_line(*, shows_trace: bool = False) -> Iterator[None]:
         if shows_trace:
             click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
         raise click.ClickException(reason(error)) from error
+
+
+def _entries(
+    topology: Topology,
+    checkpoint: str,
+    store: str,
+    spark: SparkSession,
+    selection: StoreSelection,
+) -> list[tuple[Any, Any]]:
+    """Return the selected entries of a store; OttlaError."""
+    from ottla.streams.query.stores import query_store, select
+
+    found = query_store(topology, checkpoint, store, spark)
+    serde = topology.stores[store].key or topology.config.default_key_serde
+    return list(select(found, serde, selection))
 
 
 def _text(value: Any) -> str:
