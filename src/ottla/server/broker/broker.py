@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from ottla.server.controller.channel import ControllerChannel
     from ottla.server.controller.quorum_view import QuorumRequests, QuorumView
     from ottla.server.controller.schedule import FailureDetection
+    from ottla.server.remote.reader import RemoteReader
     from ottla.server.requests.decompression import Decompression
     from ottla.server.share.partitions import SharePartitions
     from ottla.server.system.environment import RunInWorker, RunOnVolume
@@ -96,6 +97,8 @@ class Broker:
     telemetry: Telemetry
     quotas: Quotas
     decompression: Decompression
+    remote_reader: RemoteReader | None = field(init=False, default=None)
+    """Reads the tier; set where remote.log.storage.system.enable is true."""
     ledger: Ledger = field(init=False, default_factory=Ledger)
     """Of the memory that is kept for clients."""
     # What handlers read most often, from the parts above.

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     )
     from ottla.replication.fetch_session import FetchSession
     from ottla.replication.partition import Partition
+    from ottla.server.remote.reader import RemoteRead
     from ottla.server.requests.context import Context
     from ottla.storage.indexes.transaction_index import AbortedTransaction
     from ottla.storage.log.append_info import FetchIsolation
@@ -36,6 +37,7 @@ _LEADERS_FROM: Final = 16
 _UNKNOWN: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 _LED_ELSEWHERE: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 _new_tuple: Final = tuple.__new__
+_NO_READS: Final[dict[int, RemoteRead[Found]]] = {}
 
 
 class FetchRead(ABC):
@@ -58,6 +60,7 @@ class FetchRead(ABC):
         "is_incremental",
         "isolation",
         "min_bytes",
+        "remote",
         "session",
         "size_bytes",
         "unknown",
@@ -99,6 +102,9 @@ class FetchRead(ABC):
         self._leader_ids: set[int] | None = None
         self.unknown: dict[PartitionKey, FetchedPartition] | None = None
         self.cold: list[FileSlice] | None = None
+        """What a worker has to read first; not None also with `remote`."""
+        self.remote: dict[int, RemoteRead[Found]] = _NO_READS
+        """Reads of the tier by number of the result; only a fetch of a consumer has any."""
         self.size_bytes = 0
 
     def positions(self) -> dict[Partition, int]:
@@ -147,6 +153,10 @@ class FetchRead(ABC):
         """Read with further checks; None when they have answered for the partition."""
 
     @abstractmethod
+    def _read_remote(self, key: PartitionKey, replica: Partition, error: KafkaError) -> bool:
+        """Whether the error is that only the tier has the offset; the answer is given then."""
+
+    @abstractmethod
     def _count_sent(self) -> None:
         """Count the bytes of the response."""
 
@@ -189,6 +199,7 @@ class FetchRead(ABC):
             self.size_bytes >= self.min_bytes
             or self._has_error
             or self._max_wait_ms <= 0
+            or bool(self.remote)
             or (self.unknown is not None and len(self.unknown) == count)
         )
 
@@ -256,7 +267,7 @@ class FetchRead(ABC):
             if not file.is_cached(position, size):  # type: ignore[attr-defined] # a log's own file
                 self.cold = [records] if self.cold is None else [*self.cold, records]
         except KafkaError as error:
-            self._fail(key, replica, error.code)
+            self._refuse(key, replica, error)
             return
         except OSError:  # no descriptor left, or the disk fails
             self._fail(key, replica, ErrorCode.KAFKA_STORAGE_ERROR)
@@ -287,6 +298,10 @@ class FetchRead(ABC):
         )  # fmt: skip
         self._replicas.append(replica)
 
+    def _refuse(self, key: PartitionKey, replica: Partition | None, error: KafkaError) -> None:
+        if replica is None or not self._read_remote(key, replica, error):
+            self._fail(key, replica, error.code)
+
     def _fail(self, key: PartitionKey, replica: Partition | None, code: ErrorCode) -> None:
         """Answer for one partition; an unknown one does not end the wait for the others."""
         is_known = code not in _UNKNOWN
@@ -310,6 +325,28 @@ class FetchRead(ABC):
         self.unknown = {} if self.unknown is None else self.unknown
         self.unknown[key] = unknown
         self._results.append(unknown)  # Kafka answers for these before it reads
+
+    def take_remote(self) -> None:
+        """Put what was read of the tier into the response; what is not there yet stays empty."""
+        remote, self.remote = self.remote, _NO_READS
+        for number, read in remote.items():
+            result, fetched = read.result, self._results[number]
+            if isinstance(result.error, KafkaError):
+                self._results[number] = FetchedPartition(fetched.key, result.error.code)
+            elif result.done:
+                records, aborted = result.value
+                size_bytes = len(records)
+                self.size_bytes += size_bytes
+                self._results[number] = FetchedPartition(
+                    fetched.key,
+                    0,
+                    fetched.high_watermark,
+                    fetched.last_stable_offset,
+                    fetched.log_start_offset,
+                    aborted,
+                    records,
+                    size_bytes,
+                )
 
     def _end_negative_limit(self) -> None:
         """Continue with a limit of zero after the first read, as Kafka."""

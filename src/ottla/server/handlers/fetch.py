@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.fetch import FetchRequest
 from ottla.protocol.fetch_values import FetchAnswer, FetchedPartition, read_fetch, write_fetch
-from ottla.purgatory.pending import Pending
+from ottla.purgatory.pending import Pending, as_pending
 from ottla.replication.delayed_fetch import DelayedFetch
 from ottla.replication.partition import NO_EPOCH
 from ottla.security.acl import CLUSTER_NAME, Operation, ResourceType
@@ -19,7 +19,7 @@ from ottla.server.fetch.read import FetchRead
 from ottla.server.requests.api import Form, handles
 from ottla.server.requests.page_cache import when_warm
 from ottla.server.requests.rights import ByHandler
-from ottla.storage.log.append_info import FetchIsolation
+from ottla.storage.log.append_info import FetchIsolation, OffsetMovedToTier
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
@@ -133,6 +133,18 @@ class FollowerRead(FetchRead):
             and limit.is_exceeded(self._ctx.broker.clock.monotonic_ms())
         )
 
+    def _read_remote(self, key: PartitionKey, replica: Partition, error: KafkaError) -> bool:
+        """Send the follower to the local start; it learns where the log begins, as in Kafka."""
+        if not isinstance(error, OffsetMovedToTier):
+            return False
+        self._has_error = True
+        self._replicas.append(replica)
+        log = replica.log
+        self._results.append(
+            FetchedPartition(key, error.code, log.high_watermark, -1, log.log_start_offset)
+        )
+        return True
+
     def _count_sent(self) -> None:
         traffic = self._ctx.broker.replicas.traffic
         traffic.bytes_out += self.size_bytes
@@ -174,9 +186,11 @@ _UNCOMMITTED: Final = FetchIsolation.HIGH_WATERMARK
 class ConsumerRead(FetchRead):
     """Reads committed records; refers the client to a nearer replica where there is one."""
 
-    __slots__ = ("_rack_id",)
+    __slots__ = ("_rack_id", "_throttled")
 
     def __init__(self, ctx: Context, request: FetchValues, session: FetchSession | None) -> None:
+        self._throttled: tuple[Partition, ...] = ()
+        """Partitions that the rate of reads of the tier leaves empty."""
         self._rack_id = rack_id = request[11]
         is_checked = ctx.api_version < _FOLLOWERS_FROM or (
             ctx.broker.replica_selector is not None and len(rack_id) > 0
@@ -235,6 +249,34 @@ class ConsumerRead(FetchRead):
         self._add(key, replica, None, b"", 0, None, preferred)
         return True
 
+    def positions(self) -> dict[Partition, int]:
+        """Return what is watched, without partitions that wait for the rate of the tier."""
+        found = FetchRead.positions(self)
+        for replica in self._throttled:
+            found.pop(replica, None)
+        return found
+
+    def _read_remote(self, key: PartitionKey, replica: Partition, error: KafkaError) -> bool:
+        """Begin to read the tier; the partition is empty while its rate is exceeded.
+
+        As in Kafka it takes all the bytes that it may have: how many come is not known yet.
+        """
+        if not isinstance(error, OffsetMovedToTier):
+            return False
+        reader = self._ctx.broker.remote_reader
+        if reader is None:
+            self._fail(key, replica, ErrorCode.OFFSET_OUT_OF_RANGE)
+            return True
+        if reader.is_throttled:
+            self._throttled += (replica,)
+        else:
+            read = reader.read(replica.log, error, self.isolation)
+            self.remote = {**self.remote, len(self._results): read}
+            self.cold = [] if self.cold is None else self.cold
+            self._bytes_left = max(self._bytes_left - error.max_bytes, 0)
+        self._add(key, replica, None, b"", 0)
+        return True
+
     def _count_sent(self) -> None:
         for fetched, replica in zip(self._results, self._replicas, strict=True):
             if replica is not None:
@@ -290,8 +332,34 @@ def _read(ctx: Context, request: FetchValues, session: FetchSession | None) -> F
 def _answer(ctx: Context, read: FetchRead) -> FetchAnswer | Pending[FetchAnswer]:
     """Answer at once, or after a worker has read what is not in the page cache."""
     if read.cold is not None:
+        if read.remote:
+            return _when_tier_is_read(ctx, read)
         return when_warm(read.cold, read.response(), ctx.broker.run_on_volume)
     return read.response()
+
+
+def _when_tier_is_read(ctx: Context, read: FetchRead) -> Pending[FetchAnswer]:
+    """Answer with what the tier has sent until remote.fetch.max.wait.ms."""
+    pending: Pending[FetchAnswer] = Pending()
+    session = read.session
+    epoch = 0 if session is None else session.epoch
+
+    def answer() -> None:
+        try:
+            if read.is_incremental and session is not None and session.epoch != epoch:
+                pending.complete(_overtaken(session))
+                return
+            read.take_remote()
+            answered = as_pending(_answer(ctx, read))
+        except Exception as error:  # noqa: BLE001 - the read of another fetch may have called this
+            pending.fail(error)
+            return
+        answered.pass_to(pending)
+
+    reader = ctx.broker.remote_reader
+    assert reader is not None, "it has begun the reads"
+    reader.wait_for_fetches(list(read.remote.values()), answer)
+    return pending
 
 
 def _gather(ctx: Context, request: FetchValues, read: FetchRead) -> Pending[FetchAnswer]:

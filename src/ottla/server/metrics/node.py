@@ -461,6 +461,8 @@ class NodeMetrics:
             "Fetch": broker.delayed_fetches,
             "ShareFetch": broker.share.fetches,
         }
+        if (reader := broker.remote_reader) is not None:
+            waiting |= {"RemoteFetch": reader.fetches, "RemoteListOffsets": reader.searches}
         names = tuple(label_text(delayedOperation=name) for name in waiting)
         yield Series(_PURGATORY_SIZE, names, [one.watched_count for one in waiting.values()])
         yield Series(_DELAYED, names, [one.delayed_count for one in waiting.values()])
