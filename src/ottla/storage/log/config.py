@@ -12,6 +12,8 @@ from ottla.records.compression import Compression
 from ottla.records.validation_rules import ValidationRules
 
 FOREVER = 0x7FFF_FFFF_FFFF_FFFF
+SAME_AS_TOTAL = -2
+"""local.retention.ms and local.retention.bytes that follow retention.ms and retention.bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +41,8 @@ class LogConfig:
     min_compaction_lag_ms: int = 0
     min_insync_replicas: int = 1
     preallocate: bool = False
+    remote_log_copy_disable: bool = False
+    remote_log_delete_on_disable: bool = False
     remote_storage_enable: bool = False
     retention_bytes: int = -1
     retention_ms: int = 604_800_000
@@ -59,8 +63,34 @@ class LogConfig:
 
     @property
     def deletes_by_retention(self) -> bool:
-        """Whether old segments are deleted by age and size."""
-        return "delete" in self.cleanup_policy
+        """Whether old segments are deleted by age and size.
+
+        An empty cleanup.policy keeps all records; those that the tier has go from this disk.
+        """
+        policy = self.cleanup_policy
+        return "delete" in policy or (not policy and self.is_copied_to_tier)
+
+    @property
+    def is_tiered(self) -> bool:
+        """Whether records may be in remote storage alone (KIP-405)."""
+        return self.remote_storage_enable and not self.is_compacted
+
+    @property
+    def is_copied_to_tier(self) -> bool:
+        """Whether segments are copied to remote storage: only copied ones leave this disk."""
+        return self.is_tiered and not self.remote_log_copy_disable
+
+    @property
+    def disk_retention_ms(self) -> int:
+        """How old records on this disk get; those that are copied have a limit of their own."""
+        is_own = self.is_copied_to_tier and self.local_retention_ms != SAME_AS_TOTAL
+        return self.local_retention_ms if is_own else self.retention_ms
+
+    @property
+    def disk_retention_bytes(self) -> int:
+        """How many bytes stay on this disk, as `disk_retention_ms`."""
+        is_own = self.is_copied_to_tier and self.local_retention_bytes != SAME_AS_TOTAL
+        return self.local_retention_bytes if is_own else self.retention_bytes
 
 
 def validation_rules(config: LogConfig, topic_partition: str) -> ValidationRules:

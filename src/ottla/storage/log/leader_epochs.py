@@ -109,6 +109,18 @@ class LeaderEpochs:
         number = bisect_right(entries, offset, key=lambda entry: entry.start_offset)
         return entries[number - 1].epoch if number else UNDEFINED_EPOCH
 
+    def between(self, start_offset: int, end_offset: int) -> tuple[EpochEntry, ...]:
+        """Return the epochs of the records from start_offset up to end_offset, which is excluded.
+
+        The first begins at start_offset at the earliest.
+        """
+        ends = (*(entry.start_offset for entry in self.entries[1:]), end_offset)
+        return tuple(
+            EpochEntry(entry.epoch, max(entry.start_offset, start_offset))
+            for entry, end in zip(self.entries, ends, strict=True)
+            if entry.start_offset < end_offset and end > start_offset
+        )
+
     def truncate_from_end(self, end_offset: int) -> None:
         """Drop the epochs that begin at or after the log's new end."""
         entries = self.entries

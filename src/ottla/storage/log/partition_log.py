@@ -47,6 +47,7 @@ TRUNCATION: Final = "truncation"
 DELETION: Final = "deletion"
 MOVE: Final = "move"
 """Purposes of pauses."""
+NO_REMOTE_OFFSET: Final = -1
 
 
 class PartitionLog:
@@ -78,7 +79,9 @@ class PartitionLog:
         self.leader_epochs = loaded.leader_epochs
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
-        self.high_watermark = loaded.log_start_offset
+        self.high_watermark = self.local_log_start_offset
+        self.highest_remote_offset = NO_REMOTE_OFFSET
+        """The last offset that remote storage has; as long as it is not known, nothing leaves."""
         self.recovery_point = loaded.recovery_point
         self.size_bytes = sum(segment.size for segment in loaded.segments)
         self.truncated_bytes = loaded.truncated_bytes
@@ -212,8 +215,8 @@ class PartitionLog:
 
     @property
     def local_log_start_offset(self) -> int:
-        """The first offset on this disk; without a remote tier that of the log."""
-        return self.log_start_offset
+        """The first offset on this disk; those before it are in remote storage alone."""
+        return max(self.log_start_offset, self.segments.base_offsets[0])
 
     def update_high_watermark(self, offset: int) -> int:
         """Move the high watermark, kept between the log's start and end; return where it is."""
@@ -424,6 +427,10 @@ class PartitionLog:
         if self._on_start_moved is not None:
             self._on_start_moved()
 
+    def copied_to_tier(self, highest_offset: int) -> None:
+        """Record that remote storage has all records up to this offset."""
+        self.highest_remote_offset = max(self.highest_remote_offset, highest_offset)
+
     def notify_start_moved(self, callback: Callable[[], None] | None) -> None:
         """Call callback() when the log's start has moved up; None ends that."""
         self._on_start_moved = callback
@@ -497,11 +504,11 @@ class PartitionLog:
         self.high_watermark = min(self.high_watermark, offset)
         self.on_flush_requested(self)
 
-    def restarted(self, segment: Segment) -> None:
+    def restarted(self, segment: Segment, log_start_offset: int) -> None:
         """Begin again with an empty segment, after all others were retired."""
         self.segments.add(segment)
         self.leader_epochs.clear()
-        self.log_start_offset = self.high_watermark = segment.base_offset
+        self.log_start_offset, self.high_watermark = log_start_offset, segment.base_offset
         self.active_is_prepared = self.is_cut_durable
         self.names_changed()
         self.end_at(segment.base_offset)

@@ -134,12 +134,13 @@ class LogLoader:
             self._is_changed = True
             log_end_offset = log_start_offset
         segments = SegmentList(self._segments)
-        start = max(log_start_offset, segments[0].base_offset)
+        local_start = max(log_start_offset, segments[0].base_offset)
+        start = log_start_offset if self._config.is_tiered else local_start
         # an epoch that begins right at the end has no batch yet and is no less true (KAFKA-7415)
         self._epochs.truncate_from_end(log_end_offset + 1)
         self._epochs.truncate_from_start(start)
         self._state.remove_stray_snapshots(segments.base_offsets)
-        _rebuild_producers(self._state, segments.ordered, start, log_end_offset, self._now_ms)
+        _rebuild_producers(self._state, segments.ordered, local_start, log_end_offset, self._now_ms)
         self._limit_last_stable_offsets()
         segments.active.needs_sync |= not clean  # a killed process may not have synced it
         return LoadedLog(
@@ -221,6 +222,8 @@ class LogLoader:
             if self._epochs_lost:
                 self._find_epochs(self._segments)
             return self._recover_transactions(log_start_offset, len(self._segments))
+        if self._config.is_tiered:
+            self._drop_before_gap()
         first = len(self._segments) - 1
         while first > 0 and self._segments[first].base_offset > recovery_point:
             first -= 1
@@ -327,6 +330,18 @@ class LogLoader:
                 f"{self._subdirectory} has no records from offset {end} to "
                 f"{following[0].base_offset - 1}, although they were flushed"
             )
+
+    def _drop_before_gap(self) -> None:
+        """Delete what a crash brought back of segments that only remote storage should have.
+
+        Names of deleted segments may return one by one, and reads would skip the others.
+        """
+        for number in range(len(self._segments) - 1, 0, -1):
+            before = self._segments[number - 1]
+            if before.next_offset() < self._segments[number].base_offset:
+                self._drop(self._segments[:number])
+                self._is_changed = True
+                return
 
     def _drop(self, segments: list[Segment]) -> None:
         """Delete the segments after a torn one."""

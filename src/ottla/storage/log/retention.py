@@ -1,6 +1,8 @@
 """Selects the segments to delete: by time, by size, by the log start offset.
 
-Only complete segments below the high watermark are deleted; the active one is rolled first.
+Only complete segments below the high watermark are deleted; the active one is rolled first. Of a
+log that is copied to remote storage only those that are there, by local.retention.ms and
+local.retention.bytes (KIP-405).
 After a jump of the wall clock, segments that are old only by the new time are deleted one per
 check, so that an operator can correct the clock before all data is deleted.
 
@@ -87,7 +89,7 @@ def segments_to_delete(
     found = Due([])
     if log.config.deletes_by_retention:
         found = _by_time(log, now_ms, step, looked_at)
-        by_size = _due(log, _above_size(log, log.config.retention_bytes), looked_at)
+        by_size = _due(log, _above_size(log, log.config.disk_retention_bytes), looked_at)
         found = _more(found, by_size)
     found = _more(found, _below(log, log.log_start_offset, looked_at))
     return Due(found.segments[:max_count], found.held_back)
@@ -95,7 +97,7 @@ def segments_to_delete(
 
 def is_oldest_expired(log: PartitionLog, now_ms: int) -> bool:
     """Whether the oldest segment is due by its age, so that the ages of further ones are needed."""
-    return bool(_due(log, _older_than(now_ms, log.config.retention_ms), 1))
+    return bool(_due(log, _older_than(now_ms, log.config.disk_retention_ms), 1))
 
 
 def _more(found: Due, segments: list[Segment]) -> Due:
@@ -109,7 +111,7 @@ def _by_time(log: PartitionLog, now_ms: int, step: ClockStep | None, max_count: 
 
     That one is never the active segment, which in a small log holds all data.
     """
-    due = _due(log, _older_than(now_ms, log.config.retention_ms), max_count)
+    due = _due(log, _older_than(now_ms, log.config.disk_retention_ms), max_count)
     if step is None or not due:
         return Due(due)
     is_old_anyway = _older_than(now_ms - step.size_ms, log.config.retention_ms)
@@ -151,13 +153,16 @@ def _above_size(log: PartitionLog, retention_bytes: int) -> Callable[[Segment], 
 def _due(
     log: PartitionLog, is_due: Callable[[Segment], bool], max_count: int | None
 ) -> list[Segment]:
-    """Select segments from the oldest on as long as they are due and replicated."""
+    """Select segments from the oldest on as long as they are due and replicated, or copied."""
     due: list[Segment] = []
     segments = log.segments
+    limit = log.high_watermark
+    if log.config.is_copied_to_tier:
+        limit = min(limit, log.highest_remote_offset + 1)
     for number, segment in enumerate(islice(segments, max_count)):
         end = segments.end_of(number, log.log_end_offset)
         is_empty_active = segment is segments.active and segment.size == 0
-        if is_empty_active or log.high_watermark < end or not is_due(segment):
+        if is_empty_active or limit < end or not is_due(segment):
             break
         due.append(segment)
     return due

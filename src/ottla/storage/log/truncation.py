@@ -50,13 +50,16 @@ class LogTruncation:
         except OSError as error:
             log.fail(error)
             raise log.storage_error("deleting segments of", error) from error
-        log.advance_start(log.segments[0].base_offset)
+        if log.config.is_copied_to_tier:
+            log.on_flush_requested(log)
+        else:
+            log.advance_start(log.segments[0].base_offset)
         _log.info(
             "%d segments of %s deleted by retention, from offset %d on; the log starts at %d now",
             len(due),
             log.name,
             due[0].base_offset,
-            log.log_start_offset,
+            log.local_log_start_offset,
             extra={"event": "segment.deleted"},
         )
         return len(due)
@@ -130,9 +133,12 @@ class LogTruncation:
         if log.failure is not None:
             raise log.failure
 
-    def truncate_fully_and_start_at(self, offset: int, *, now_ms: int) -> None:
+    def truncate_fully_and_start_at(
+        self, offset: int, *, now_ms: int, log_start_offset: int | None = None
+    ) -> None:
         """Drop everything and begin at offset: the leader's log starts after this one's end.
 
+        The log's start is lower where remote storage has the records from it to offset.
         Appends may follow at once: new files do not mix with what a power cut brings back.
         """
         log = self._log
@@ -146,4 +152,4 @@ class LogTruncation:
         except OSError as error:
             log.fail(error)
             raise log.storage_error("truncating", error) from error
-        log.restarted(segment)
+        log.restarted(segment, offset if log_start_offset is None else log_start_offset)

@@ -85,7 +85,7 @@ class CheckpointQueue:
         def collect(log: PartitionLog) -> None:
             partition, start = log.topic_partition, log.log_start_offset
             recovery_points[partition] = log.recovery_point
-            if start and start > log.segments.base_offsets[0]:
+            if start > log.segments.base_offsets[0] or log.config.is_tiered:
                 starts[partition] = start
 
         files = {RECOVERY_POINT_CHECKPOINT: recovery_points, LOG_START_CHECKPOINT: starts}

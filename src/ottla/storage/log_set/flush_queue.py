@@ -93,7 +93,8 @@ class FlushQueue:
         if log_dir is None:
             return
         self._requested[log] = None
-        if log.log_start_offset > log.segments[0].base_offset:
+        start = log.log_start_offset
+        if start > log.segments[0].base_offset or (start and log.config.is_tiered):
             self._checkpoints.request(log_dir)
 
     def hold(self, log: PartitionLog) -> None:

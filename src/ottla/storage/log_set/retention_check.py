@@ -123,7 +123,7 @@ class RetentionCheck:
 
 def _ages(log: PartitionLog) -> bool:
     """Whether segments are deleted by their age."""
-    return log.config.deletes_by_retention and log.config.retention_ms >= 0
+    return log.config.deletes_by_retention and log.config.disk_retention_ms >= 0
 
 
 class ProducerExpiry:
