@@ -247,7 +247,6 @@ REGISTERS = re.compile(r"\b(command|group|handles)\b")
 # Still used by tests alone; the list may only become shorter.
 UNUSED_YET = {
     "ottla.protocol.api_keys:advertised_versions",
-    "ottla.server.node.plugins:load_storage_manager",
 }
 
 

@@ -34,10 +34,6 @@ EXCEPTIONS = {
             "record.lock.duration.ms",
         )
     ),
-    "remote.log.metadata.manager.impl.prefix",  # hides the secrets of plug-ins
-    "remote.log.storage.manager.impl.prefix",
-    "remote.log.metadata.manager.class.name",
-    "remote.log.storage.manager.class.name",
 }
 """They are read though a pattern of the table has them."""
 
@@ -46,7 +42,6 @@ READ_IN_PARTS = {
     *(f"sasl.oauthbearer.client.credentials.client.{name}" for name in ("id", "secret")),
 }
 """The code puts these names together."""
-KEPT_TOPIC_SETTINGS = {"local.retention.bytes", "local.retention.ms"}
 
 
 def _table() -> list[str]:
@@ -91,7 +86,7 @@ def test_what_the_table_does_not_name_acts() -> None:
     defaults = {
         name
         for topic_name, names in BROKER_SYNONYMS.items()
-        if _is_read(topic_name) and topic_name not in KEPT_TOPIC_SETTINGS
+        if _is_read(topic_name)
         for name in names
     }
     silent = [
@@ -112,9 +107,8 @@ def test_what_the_table_names_is_not_read() -> None:
     for pattern in _table():
         names = [name for name in public if fnmatchcase(name, pattern)]
         assert names, pattern
-        refused = {"remote.log.storage.system.enable"}
         acting = [name for name in names if _is_read(name)]
-        assert not set(acting) - EXCEPTIONS - refused, pattern
+        assert not set(acting) - EXCEPTIONS, pattern
 
 
 @pytest.mark.parametrize("given", [{}, {"socket.receive.buffer.bytes": "8192"}])

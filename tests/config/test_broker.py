@@ -133,7 +133,6 @@ def test_unknown_names_are_listed_with_the_nearest() -> None:
 @pytest.mark.parametrize(
     ("given", "name"),
     [
-        ({"remote.log.storage.system.enable": "true"}, "remote.log.storage.system.enable"),
         ({"client.quota.callback.class": "x.Y"}, "client.quota.callback.class"),
     ],
 )

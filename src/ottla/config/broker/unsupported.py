@@ -41,11 +41,6 @@ def _set(name: str) -> Callable[[BrokerConfig], bool]:
 
 REFUSALS: tuple[Refusal, ...] = (
     Refusal(
-        "remote.log.storage.system.enable",
-        _set("remote.log.storage.system.enable"),
-        "tiered storage",
-    ),
-    Refusal(
         "remote.log.metadata.manager.class.name",
         lambda config: (
             config.remote_log_storage_system_enable

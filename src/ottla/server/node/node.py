@@ -70,6 +70,8 @@ from ottla.server.node.startup import (
     log_recovered,
     log_starting,
 )
+from ottla.server.remote.log_manager import RemoteLogManager
+from ottla.server.remote.metadata_topic import RemoteMetadataTopic
 from ottla.server.requests.decompression import Decompression
 from ottla.server.requests.dispatch import Dispatcher, RequestLog, requests_are_logged
 from ottla.server.system.timers import next_aligned_tick
@@ -125,6 +127,8 @@ class Node:
             replicas = self._build_replicas()
             self.broker = self._make_broker(replicas)
             self._add_broker()
+            if self.config.remote_log_storage_system_enable and self.config.is_broker:
+                self._add_tier(replicas)
             self._build_front(replicas)
         except BaseException:
             self._resources.close()
@@ -238,6 +242,27 @@ class Node:
         parts.add("moves between directories", close=broker.moves.close)
         parts.add("the decompression", close=broker.decompression.close)
         parts.add("the requests", reconfigure=broker.reconfigure)
+
+    def _add_tier(self, replicas: ReplicaSet) -> None:
+        """Add what copies segments to the tier and deletes them there (KIP-405)."""
+        resources, loop = self._resources, self._resources.core_loop
+        manager = RemoteLogManager(
+            RemoteMetadataTopic(
+                self._metadata, replicas, self._forwarding, loop, resources.workers.disk.run
+            ),
+            replicas,
+            self.config,
+            loop,
+            resources.open_tier(self.config),
+            new_uuid=resources.environment.new_uuid,
+        )
+        self._parts.add(
+            "remote storage",
+            start=manager.start,
+            metadata_changed=manager.metadata_changed,
+            reconfigure=manager.reconfigure,
+            close=manager.close,
+        )
 
     def _build_front(self, replicas: ReplicaSet) -> None:
         """Build the maintenance, the listeners and the HTTP endpoint."""

@@ -34,11 +34,14 @@ from ottla.server.node.plugins import (
     load_class,
     load_plugin,
     load_policies,
+    load_storage_manager,
 )
+from ottla.server.remote.log_manager import Tier
 from ottla.server.system.timers import LoopTimer
 from ottla.server.system.turns import TurnWatch, WatchedLoop
-from ottla.server.system.workers import VolumeWorkers
+from ottla.server.system.workers import VolumeWorkers, new_lock
 from ottla.storage.directories.log_dir import LogDirectory
+from ottla.storage.remote.index_cache import RemoteIndexCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -159,6 +162,26 @@ class NodeResources:
     def channel_parts(self) -> dict[str, Any]:
         """The arguments of connections to other nodes."""
         return {"loop": self.loop, "clock": self.environment.clock, "timer": self.timer}
+
+    def open_tier(self, config: BrokerConfig) -> Tier:
+        """Return the configured storage manager with its index cache and workers; PluginError."""
+        environment, loop = self.environment, self.loop
+        storage = load_storage_manager(config, environment.open_directory, self.identity.cluster_id)
+        cache = RemoteIndexCache(
+            self.data_dirs[0].directory,
+            storage,
+            max_bytes=config.remote_log_index_file_cache_total_size_bytes,
+            ttl_ms=config.remote_log_index_file_cache_ttl_ms,
+            now_ms=environment.clock.monotonic_ms,
+            new_lock=new_lock,
+        )
+        return Tier(
+            storage,
+            cache,
+            environment.start_workers(loop, config.remote_log_manager_copier_thread_pool_size),
+            environment.start_workers(loop, config.remote_log_manager_expiration_thread_pool_size),
+            environment.start_workers(loop, config.remote_log_reader_threads),
+        )
 
     def log_cleaner(self, logs: LogSet, metadata: BrokerMetadata) -> LogCleaner:
         """Return the log cleaning, with the settings in force and secret seeds."""

@@ -10,12 +10,14 @@ from __future__ import annotations
 import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Hashable
     from concurrent.futures import Future
+    from contextlib import AbstractContextManager
 
     from ottla.server.system.environment import WorkerPool
 
@@ -86,3 +88,8 @@ class VolumeWorkers:
 def yield_interpreter() -> None:
     """Let another thread run Python code, in particular that of the node's loop."""
     time.sleep(0)
+
+
+def new_lock() -> AbstractContextManager[object]:
+    """Return a lock for what several workers share; the loop never takes one."""
+    return Lock()

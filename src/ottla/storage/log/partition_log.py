@@ -47,7 +47,8 @@ TRUNCATION: Final = "truncation"
 DELETION: Final = "deletion"
 MOVE: Final = "move"
 """Purposes of pauses."""
-NO_REMOTE_OFFSET: Final = -1
+NO_OFFSET: Final = -1
+"""The highest remote offset as long as it is not known: nothing leaves this disk then."""
 
 
 class PartitionLog:
@@ -79,9 +80,7 @@ class PartitionLog:
         self.leader_epochs = loaded.leader_epochs
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
-        self.high_watermark = self.local_log_start_offset
-        self.highest_remote_offset = NO_REMOTE_OFFSET
-        """The last offset that remote storage has; as long as it is not known, nothing leaves."""
+        self.high_watermark, self.highest_remote_offset = self.local_log_start_offset, NO_OFFSET
         self.recovery_point = loaded.recovery_point
         self.size_bytes = sum(segment.size for segment in loaded.segments)
         self.truncated_bytes = loaded.truncated_bytes

@@ -222,8 +222,7 @@ class LogLoader:
             if self._epochs_lost:
                 self._find_epochs(self._segments)
             return self._recover_transactions(log_start_offset, len(self._segments))
-        if self._config.is_tiered:
-            self._drop_before_gap()
+        self._drop_before_gap()
         first = len(self._segments) - 1
         while first > 0 and self._segments[first].base_offset > recovery_point:
             first -= 1
@@ -336,7 +335,8 @@ class LogLoader:
 
         Names of deleted segments may return one by one, and reads would skip the others.
         """
-        for number in range(len(self._segments) - 1, 0, -1):
+        numbers = range(len(self._segments) - 1, 0, -1) if self._config.is_tiered else ()
+        for number in numbers:
             before = self._segments[number - 1]
             if before.next_offset() < self._segments[number].base_offset:
                 self._drop(self._segments[:number])

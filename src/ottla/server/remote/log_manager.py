@@ -1,0 +1,345 @@
+"""Tiered storage of a broker: what the leader of a partition copies to the tier and deletes there.
+
+Every task interval each led partition has a turn: its sealed segments are copied one after the
+other, then what retention no longer wants is deleted. The loop decides on tables in memory; files
+and the tier are touched by workers alone, as many at a time as the settings of thread pools say.
+
+Kafka: org.apache.kafka.server.log.remote.storage.RemoteLogManager.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+from ottla.purgatory.pending import Pending
+from ottla.storage.remote.copying import described, next_candidate
+from ottla.storage.remote.retention import LogPosition, expired_segments
+from ottla.storage.remote.segment import SegmentState, SegmentUpdate
+from ottla.storage.remote.storage_manager import RemoteStorageError, RetriableRemoteStorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from ottla.config.broker import BrokerConfig
+    from ottla.metadata.delta import MetadataDelta
+    from ottla.metadata.image.image import MetadataImage
+    from ottla.purgatory.loop import Loop
+    from ottla.purgatory.work import Work
+    from ottla.replication.partition import Partition
+    from ottla.replication.replica_set import ReplicaSet
+    from ottla.server.remote.metadata_topic import RemoteMetadataTopic
+    from ottla.server.system.environment import WorkerPool
+    from ottla.storage.log.partition_log import PartitionLog
+    from ottla.storage.remote.index_cache import RemoteIndexCache
+    from ottla.storage.remote.segment import RemoteSegment
+    from ottla.storage.remote.storage_manager import RemoteStorageManager
+    from ottla.types import Uuid
+
+T = TypeVar("T")
+log = logging.getLogger("ottla.remote")
+_NOTHING: Final = -1
+
+
+class Tier(NamedTuple):
+    """The tier, and the workers that may wait for it."""
+
+    storage: RemoteStorageManager
+    index_cache: RemoteIndexCache
+    copiers: WorkerPool
+    expirers: WorkerPool
+    readers: WorkerPool
+
+
+class _Leadership:
+    """One partition that this broker leads."""
+
+    __slots__ = ("copied_offset", "is_cancelled", "leader_epoch")
+
+    def __init__(self, leader_epoch: int) -> None:
+        self.leader_epoch = leader_epoch
+        self.copied_offset: int | None = None
+        """The last offset that the tier has of this log; None until it is looked up."""
+        self.is_cancelled = False
+        """Whether nothing is copied until another leader is elected: the plug-in is at fault."""
+
+
+class RemoteLogManager:
+    """Copies and deletes for the partitions that a broker leads, and answers from the metadata."""
+
+    def __init__(
+        self,
+        topic: RemoteMetadataTopic,
+        replicas: ReplicaSet,
+        config: BrokerConfig,
+        loop: Loop,
+        tier: Tier,
+        *,
+        new_uuid: Callable[[], Uuid],
+    ) -> None:
+        self._topic = topic
+        self._replicas = replicas
+        self._config = config
+        self._loop = loop
+        self._tier = tier
+        self.storage, self.index_cache = tier.storage, tier.index_cache
+        self._copiers, self._expirers = tier.copiers, tier.expirers
+        self._new_uuid = new_uuid
+        self._led: dict[tuple[Uuid, int], _Leadership] = {}
+        self._is_closed = False
+
+    def start(self) -> None:
+        """Begin; the first turn is due at once."""
+        self._run_job(self._copiers, self.index_cache.load).on_done(self._cache_loaded)
+        self._tick(0)
+
+    def _cache_loaded(self, done: Pending[None]) -> None:
+        if done.error is not None:
+            text = "cached indexes of remote segments are not taken over: %s; they are read again"
+            log.warning(text, done.error, extra={"event": "remote.cache_lost"})
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Apply changed settings."""
+        self._config = config
+        job = partial(self.index_cache.resize, config.remote_log_index_file_cache_total_size_bytes)
+        self._run_job(self._copiers, job)
+
+    def close(self) -> None:
+        """Begin nothing further; wait for the calls that run."""
+        self._is_closed = True
+        for workers in (self._copiers, self._expirers, self._tier.readers):
+            workers.close()
+        self.storage.close()
+
+    def metadata_changed(self, delta: MetadataDelta, _image: MetadataImage) -> None:
+        """Delete the segments of deleted topics of which this broker led partitions."""
+        for topic_id, topic in delta.topics_deleted.items():
+            for index, registration in topic.partitions.items():
+                key = topic_id, index
+                self._led.pop(key, None)
+                if registration.leader == self._replicas.node_id and self._topic.table(key):
+                    self._begin(self._delete_all(key), ("remote deletion", key))
+
+    # For reads
+
+    def segment_at(
+        self, partition: tuple[Uuid, int], epoch: int, offset: int
+    ) -> RemoteSegment | None:
+        """Return the segment that has the record at offset, written in this epoch."""
+        return self._topic.table(partition).segment_at(epoch, offset)
+
+    def next_with_transaction_index(
+        self, partition: tuple[Uuid, int], epoch: int, offset: int
+    ) -> RemoteSegment | None:
+        """Return the first segment from that of offset on that may have aborted transactions."""
+        return self._topic.table(partition).next_with_transaction_index(epoch, offset)
+
+    # Turns
+
+    def _tick(self, _now_ms: int) -> None:
+        if self._is_closed:
+            return
+        next_ms = self._loop.clock.monotonic_ms() + self._config.remote_log_manager_task_interval_ms
+        self._loop.timer.add(next_ms, self._tick)
+        self._topic.refresh()
+        self._begin(self._begin_turns(), "remote tasks")
+
+    def _begin(self, work: Work[None], key: Hashable) -> None:
+        self._loop.worker.begin(work, key).on_done(self._ended)
+
+    def _ended(self, done: Pending[None]) -> None:
+        if done.error is not None:
+            text = "a task of remote storage failed: %s; it is repeated in the next interval"
+            log.error(text, done.error, extra={"event": "remote.task_failed"})
+
+    def _begin_turns(self) -> Work[None]:
+        for replica in list(self._replicas):
+            key = replica.topic_id, replica.topic_partition.partition
+            if replica.is_leader and self._topic.is_ready(key):
+                if replica.log.config.is_tiered:
+                    self._begin(self._turn(replica, key), ("remote", key))
+                elif replica.log.config.remote_log_delete_on_disable and self._topic.table(key):
+                    replica.log.advance_start(replica.log.local_log_start_offset)
+                    self._begin(self._delete_all(key), ("remote deletion", key))
+            else:
+                self._led.pop(key, None)
+                self._mark_copied(replica, key)
+            yield
+
+    def _mark_copied(self, replica: Partition, key: tuple[Uuid, int]) -> None:
+        """Let a follower delete what the tier has."""
+        if replica.log.config.is_copied_to_tier and self._topic.is_ready(key):
+            replica.log.copied_to_tier(self._copied_offset(replica.log, key))
+
+    def _turn(self, replica: Partition, key: tuple[Uuid, int]) -> Work[None]:
+        led = self._led.get(key)
+        if led is None or led.leader_epoch != replica.leader_epoch:
+            led = self._led[key] = _Leadership(replica.leader_epoch)
+            self._find_start(replica.log, key)
+        while not led.is_cancelled and self._leads(replica, led):
+            if not replica.log.config.is_copied_to_tier:
+                break
+            if not (yield from self._copy_next(replica, key, led)):
+                break
+        if self._leads(replica, led):
+            yield from self._expire(replica, key, led)
+
+    def _leads(self, replica: Partition, led: _Leadership) -> bool:
+        """Whether this broker still leads the partition, in the same epoch."""
+        return (
+            not self._is_closed
+            and replica.is_leader
+            and replica.leader_epoch == led.leader_epoch
+            and not replica.log.is_deleted
+            and self._replicas.find(*replica.topic_partition) is replica
+        )
+
+    def _find_start(self, partition_log: PartitionLog, key: tuple[Uuid, int]) -> None:
+        """Move the log's start up to the first segment: the checkpoint may be an older one."""
+        table = self._topic.table(key)
+        for epoch, _ in partition_log.leader_epochs.entries:
+            if segments := table.segments(epoch):
+                partition_log.advance_start(segments[0].start_offset)
+                return
+        partition_log.advance_start(partition_log.local_log_start_offset)
+
+    def _copied_offset(self, partition_log: PartitionLog, key: tuple[Uuid, int]) -> int:
+        """Return the last offset of this log's lineage that was ever copied, -1 without any."""
+        table = self._topic.table(key)
+        for epoch, _ in reversed(partition_log.leader_epochs.entries):
+            highest = table.highest_offset(epoch)
+            if highest is not None:
+                end_offset = partition_log.epoch_end_offset(epoch).offset
+                return min(highest, end_offset - 1)
+        return _NOTHING
+
+    # Copy
+
+    def _copy_next(self, replica: Partition, key: tuple[Uuid, int], led: _Leadership) -> Work[bool]:
+        """Copy the next segment; return whether there may be another one."""
+        partition_log = replica.log
+        if led.copied_offset is None:
+            led.copied_offset = self._copied_offset(partition_log, key)
+            partition_log.copied_to_tier(led.copied_offset)
+        candidate = next_candidate(partition_log, led.copied_offset)
+        if candidate is None:
+            return False
+        max_timestamp_ms, files = yield self._run_job(self._copiers, candidate.read)
+        segment = described(
+            partition_log,
+            candidate,
+            files,
+            segment_id=self._new_uuid(),
+            max_timestamp_ms=max_timestamp_ms,
+            broker_id=self._replicas.node_id,
+            now_ms=self._loop.clock.now_ms(),
+        )
+        yield self._topic.write(segment)
+        try:
+            job = partial(self.storage.copy_segment, segment, files)
+            custom = yield self._run_job(self._copiers, job)
+        except RetriableRemoteStorageError as error:
+            self._report_copy(segment, error)
+            return False
+        except Exception as error:  # noqa: BLE001 - a plug-in may raise anything
+            self._report_copy(segment, error)
+            yield from self._delete(segment)
+            return False
+        limit = self._config.remote_log_metadata_custom_metadata_max_bytes
+        if custom is not None and len(custom) > limit:
+            led.is_cancelled = True
+            text = f"custom metadata of {len(custom)} bytes, more than {limit}"
+            self._report_copy(segment, RemoteStorageError(text))
+            yield from self._delete(replace(segment, custom_metadata=custom))
+            return False
+        if not self._leads(replica, led):
+            return False
+        finished = self._update(segment, SegmentState.COPY_SEGMENT_FINISHED, custom)
+        yield self._topic.write(finished)
+        led.copied_offset = segment.end_offset
+        partition_log.copied_to_tier(segment.end_offset)
+        log.info(
+            "segment %d of %s is in remote storage, %d bytes",
+            segment.start_offset,
+            partition_log.name,
+            segment.size_bytes,
+            extra={"event": "remote.copied"},
+        )
+        return True
+
+    def _report_copy(self, segment: RemoteSegment, error: Exception) -> None:
+        text = "segment %d of %s-%d is not copied to remote storage: %s; it stays on this disk"
+        extra = {"event": "remote.copy_failed"}
+        name = segment.start_offset, segment.topic, segment.partition
+        log.error(text, *name, error, extra=extra)
+
+    # Deletion
+
+    def _expire(self, replica: Partition, key: tuple[Uuid, int], led: _Leadership) -> Work[None]:
+        """Delete what retention no longer wants; the log's start moves first."""
+        partition_log = replica.log
+        expired, start_offset = expired_segments(
+            self._topic.table(key),
+            LogPosition.of(partition_log),
+            partition_log.config,
+            self._loop.clock.now_ms(),
+        )
+        partition_log.advance_start(start_offset)
+        for segment in expired:
+            if not self._leads(replica, led):
+                return
+            yield from self._delete(segment)
+
+    def _delete_all(self, key: tuple[Uuid, int]) -> Work[None]:
+        """Delete all segments of a partition: as Kafka, all are marked first."""
+        segments = self._topic.table(key).segments()
+        for segment in segments:
+            yield from self._mark_deleted(segment)
+        for segment in segments:
+            yield from self._delete(replace(segment, state=SegmentState.DELETE_SEGMENT_STARTED))
+
+    def _mark_deleted(self, segment: RemoteSegment) -> Work[None]:
+        if segment.state is not SegmentState.DELETE_SEGMENT_STARTED:
+            yield self._topic.write(self._update(segment, SegmentState.DELETE_SEGMENT_STARTED))
+
+    def _delete(self, segment: RemoteSegment) -> Work[None]:
+        """Delete one segment; what fails is repeated in a later turn."""
+        yield from self._mark_deleted(segment)
+        try:
+            yield self._run_job(self._expirers, partial(self.storage.delete_segment, segment))
+        except Exception as error:  # noqa: BLE001 - a plug-in may raise anything
+            text = "segment %d of %s-%d is not deleted in remote storage: %s; it is repeated"
+            name = segment.start_offset, segment.topic, segment.partition
+            log.error(text, *name, error, extra={"event": "remote.delete_failed"})  # noqa: TRY400
+            return
+        job = partial(self.index_cache.remove, [segment.segment_id])
+        self._run_job(self._expirers, job)
+        yield self._topic.write(self._update(segment, SegmentState.DELETE_SEGMENT_FINISHED))
+
+    def _update(
+        self, segment: RemoteSegment, state: SegmentState, custom: bytes | None = None
+    ) -> SegmentUpdate:
+        return SegmentUpdate(
+            topic_id=segment.topic_id,
+            topic=segment.topic,
+            partition=segment.partition,
+            segment_id=segment.segment_id,
+            broker_id=self._replicas.node_id,
+            event_timestamp_ms=self._loop.clock.now_ms(),
+            state=state,
+            custom_metadata=custom,
+        )
+
+    def _run_job(self, workers: WorkerPool, job: Callable[[], T]) -> Pending[T]:
+        pending: Pending[T] = Pending()
+
+        def done(result: T | None, error: Exception | None) -> None:
+            if error is not None:
+                pending.fail(error)
+            else:
+                pending.complete(result)  # type: ignore[arg-type] # the job's own result
+
+        workers.run(job, done)
+        return pending

@@ -1,0 +1,88 @@
+"""Selects the remote segments to delete: by time, by size of both tiers, by the log's start.
+
+Kafka: RemoteLogManager.RLMExpirationTask.cleanupExpiredRemoteLogSegments.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.storage.remote.partition_segments import is_in_lineage, with_records
+from ottla.storage.remote.segment import SegmentState
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from ottla.storage.log.config import LogConfig
+    from ottla.storage.log.partition_log import PartitionLog
+    from ottla.storage.remote.partition_segments import PartitionSegments
+    from ottla.storage.remote.segment import RemoteSegment
+
+
+class LogPosition(NamedTuple):
+    """A leader's log as the expiry of its remote segments sees it."""
+
+    start_offset: int
+    end_offset: int
+    local_bytes: int
+    """Of segments that remote storage does not have."""
+    lineage: list[tuple[int, int]]
+
+    @classmethod
+    def of(cls, log: PartitionLog) -> Self:
+        """Return that of a log."""
+        local = (one for one in log.segments if one.base_offset > log.highest_remote_offset)
+        return cls(
+            log.log_start_offset,
+            log.log_end_offset,
+            sum(segment.size for segment in local),
+            with_records(log.leader_epochs.entries),
+        )
+
+
+def expired_segments(
+    table: PartitionSegments, log: LogPosition, config: LogConfig, now_ms: int
+) -> tuple[list[RemoteSegment], int]:
+    """Return the segments to delete, and where the log begins without them.
+
+    Deletions that were not finished are among them, copies that were abandoned once they are as old
+    or below the start, and all below the log's lineage. Segments outside of it are kept, as long as
+    their epochs could be another leader's.
+    """
+    if not log.lineage:
+        return [], log.start_offset
+    first_epoch = log.lineage[0][0]
+    start_offset = log.start_offset
+    segments = table.segments()
+    counted = [
+        one
+        for one in segments
+        if one.state is SegmentState.COPY_SEGMENT_FINISHED
+        and is_in_lineage(one, log.end_offset, log.lineage)
+    ]
+    excess = 0
+    if "delete" in config.cleanup_policy and config.retention_bytes >= 0:
+        total = log.local_bytes + sum(one.size_bytes for one in counted)
+        excess = total - config.retention_bytes
+    is_timed = "delete" in config.cleanup_policy and config.retention_ms >= 0
+    expired = []
+    for segment in counted:
+        is_old = is_timed and segment.max_timestamp_ms < now_ms - config.retention_ms
+        if segment.end_offset >= start_offset:
+            if not is_old and excess < max(segment.size_bytes, 1):
+                break
+            start_offset = segment.end_offset + 1
+        excess -= segment.size_bytes
+        expired.append(segment)
+    known = {one.segment_id for one in expired}
+    expired += [
+        one
+        for one in segments
+        if one.segment_id not in known
+        and (
+            one.state is SegmentState.DELETE_SEGMENT_STARTED
+            or one.end_offset < start_offset
+            or one.leader_epochs[-1][0] < first_epoch
+        )
+    ]
+    return expired, start_offset

@@ -1,0 +1,112 @@
+"""A node with a tier: segments are copied, leave the disk, and come back to readers."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import ottla
+from ottla.testing import Cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from ottla.server.node.node import Node
+
+RECORDS = 5000
+"""Of 1,000 bytes: some segments of the smallest size."""
+TIERED = {
+    "remote.storage.enable": "true",
+    "segment.bytes": "1048576",
+    "local.retention.bytes": "1",
+}
+
+
+def settings_of(tier: Path) -> dict[str, object]:
+    """Return a node's settings with a directory as its tier."""
+    return {
+        "remote.log.storage.system.enable": "true",
+        "remote.log.storage.manager.class.name": "directory",
+        "remote.log.metadata.manager.listener.name": "PLAINTEXT",
+        "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
+        "rlmm.config.remote.log.metadata.topic.num.partitions": "3",
+        "rsm.config.dir": str(tier),
+        "remote.log.manager.task.interval.ms": "100",
+        "log.retention.check.interval.ms": "200",
+        "log.initial.task.delay.ms": "200",
+    }
+
+
+def starts(node: Node) -> tuple[int, int, int]:
+    """Return log start, local start and highest remote offset of the topic's partition."""
+    log = node.broker.replicas.get("t", 0).log
+    return log.log_start_offset, log.local_log_start_offset, log.highest_remote_offset
+
+
+def until(cluster: Cluster, is_reached: Callable[[int, int, int], bool]) -> tuple[int, int, int]:
+    """Wait for the partition's offsets and return them."""
+    end = time.monotonic() + 30
+    while not is_reached(*(found := cluster.run(starts))):
+        assert time.monotonic() < end, found
+        time.sleep(0.05)
+    return found
+
+
+def fill(cluster: Cluster) -> None:
+    """Make the topic and write all records."""
+    with ottla.Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        admin.create_topics([ottla.NewTopic("t", 1, 1, configs=TIERED)])
+    with ottla.Producer(bootstrap_servers=cluster.bootstrap) as producer:
+        for number in range(RECORDS):
+            producer.send("t", f"{number:06d}".encode() + b"x" * 994, partition=0)
+
+
+def copied(tier: Path) -> list[Path]:
+    """Return the segments in the tier."""
+    return sorted(tier.glob("kafka-tiered-storage/*/*.log"))
+
+
+def test_sealed_segments_are_copied_and_leave_the_disk(tmp_path: Path) -> None:
+    """All but the active segment; after a restart the node knows its tier and both starts."""
+    tier, data = tmp_path / "tier", tmp_path / "data"
+    with Cluster(config=settings_of(tier), data_dir=str(data)) as cluster:
+        fill(cluster)
+        start, local_start, highest = until(cluster, lambda _, local, high: 0 < local == high + 1)
+        assert start == 0
+        names = [path.name for path in copied(tier)]
+        assert names[0].startswith("0" * 20)
+        assert len(names) >= 4
+        cluster.restart()
+        assert until(cluster, lambda _, __, high: high == highest) == (0, local_start, highest)
+        assert [path.name for path in copied(tier)] == names
+
+
+def test_a_deleted_topic_leaves_no_segment(tmp_path: Path) -> None:
+    """Its leader deletes all of them."""
+    with Cluster(config=settings_of(tmp_path)) as cluster:
+        fill(cluster)
+        until(cluster, lambda _, local, high: 0 < local == high + 1)
+        with ottla.Admin(bootstrap_servers=cluster.bootstrap) as admin:
+            admin.delete_topics(["t"])
+        end = time.monotonic() + 30
+        while copied(tmp_path):
+            assert time.monotonic() < end
+            time.sleep(0.05)
+
+
+def test_retention_counts_both_tiers(tmp_path: Path) -> None:
+    """retention.bytes moves the log's start, and the oldest remote segments go."""
+    with Cluster(config=settings_of(tmp_path)) as cluster:
+        fill(cluster)
+        until(cluster, lambda _, local, high: 0 < local == high + 1)
+        count = len(copied(tmp_path))
+        with ottla.Admin(bootstrap_servers=cluster.bootstrap) as admin:
+            topic = ottla.ConfigResource(ottla.ResourceType.TOPIC, "t")
+            admin.alter_configs({topic: {"retention.bytes": "3000000"}})
+        until(cluster, lambda start, *_: start > 0)
+        end = time.monotonic() + 30
+        while int(copied(tmp_path)[0].name[:20]) != cluster.run(starts)[0]:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        assert len(copied(tmp_path)) < count
