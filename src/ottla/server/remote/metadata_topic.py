@@ -32,7 +32,6 @@ from ottla.types import FileSlice
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from ottla.config.broker import BrokerConfig
     from ottla.purgatory.loop import Loop
     from ottla.purgatory.work import Work
     from ottla.replication.partition import Partition
@@ -47,8 +46,6 @@ log = logging.getLogger("ottla.remote")
 METADATA_TOPIC: Final = "__remote_log_metadata"
 READ_BYTES: Final = 1 << 18
 """Read at once: some thousand records, which are applied in turns."""
-_DEFAULTS: Final = {"replication.factor": 3, "num.partitions": 50, "min.isr": 2}
-_WAIT_MS: Final = 120_000
 
 
 class _Reading:
@@ -86,6 +83,7 @@ class RemoteMetadataTopic:
         self._awaited: dict[int, None] = {}
         """Partitions with writes that are not read back."""
         self._is_creating = False
+        self._wait_ms = metadata.config.remote_metadata.remote_log_metadata_consume_wait_ms
         replicas.on_high_watermark(self._committed, self._awaited)
 
     def table(self, partition: tuple[Uuid, int]) -> PartitionSegments:
@@ -118,18 +116,19 @@ class RemoteMetadataTopic:
         self._is_creating = True
         topic = CreateTopicsRequest.CreatableTopic
         config = self._metadata.config
+        settings = config.remote_metadata
         configs = {
             "cleanup.policy": "delete",
-            "retention.ms": "-1",
+            "retention.ms": str(settings.remote_log_metadata_topic_retention_ms),
             "remote.storage.enable": "false",
-            "min.insync.replicas": str(_setting(config, "min.isr")),
+            "min.insync.replicas": str(settings.remote_log_metadata_topic_min_isr),
         }
         request = CreateTopicsRequest(
             topics=[
                 topic(
                     name=METADATA_TOPIC,
-                    num_partitions=_setting(config, "num.partitions"),
-                    replication_factor=_setting(config, "replication.factor"),
+                    num_partitions=settings.remote_log_metadata_topic_num_partitions,
+                    replication_factor=settings.remote_log_metadata_topic_replication_factor,
                     assignments=[],
                     configs=[
                         topic.CreatableTopicConfig(name=name, value=value)
@@ -162,7 +161,7 @@ class RemoteMetadataTopic:
         """Append a record; the result is complete when it is read back.
 
         It fails with KafkaError: NOT_LEADER_OR_FOLLOWER where another broker leads the partition,
-        REQUEST_TIMED_OUT after two minutes.
+        REQUEST_TIMED_OUT after remote.log.metadata.consume.wait.ms.
         """
         index = self._index_of(record.topic_id, record.partition)
         partition = None if index is None else self._replicas.find(METADATA_TOPIC, index)
@@ -180,7 +179,7 @@ class RemoteMetadataTopic:
         reading = self._reading_of(index, partition)
         reading.waiting.append((appended.info.last_offset, written))
         self._awaited[index] = None
-        deadline_ms = self._loop.clock.monotonic_ms() + _WAIT_MS
+        deadline_ms = self._loop.clock.monotonic_ms() + self._wait_ms
 
         def time_out(_now_ms: int) -> None:
             written.fail(KafkaError(ErrorCode.REQUEST_TIMED_OUT))
@@ -288,9 +287,3 @@ class RemoteMetadataTopic:
                 reading.waiting.append((offset, written))
         if not reading.waiting:
             self._awaited.pop(index, None)
-
-
-def _setting(config: BrokerConfig, name: str) -> int:
-    """Return a setting of the topic, with Kafka's default."""
-    key = f"{config.remote_log_metadata_manager_impl_prefix}remote.log.metadata.topic.{name}"
-    return int(config.given.get(key, _DEFAULTS[name]))
