@@ -62,13 +62,26 @@ def fill(cluster: Cluster) -> None:
             producer.send("t", f"{number:06d}".encode() + b"x" * 994, partition=0)
 
 
+def read_all(cluster: Cluster) -> list[bytes]:
+    """Read the partition from its start, as far as records of `fill` go."""
+    values: list[bytes] = []
+    with ottla.Consumer(bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as one:
+        one.assign([ottla.TopicPartition("t", 0)])
+        one.seek_to_beginning(ottla.TopicPartition("t", 0))
+        end = time.monotonic() + 30
+        while len(values) < RECORDS:
+            assert time.monotonic() < end, len(values)
+            values += [record.value or b"" for record in one.poll(0.2)]
+    return values
+
+
 def copied(tier: Path) -> list[Path]:
     """Return the segments in the tier."""
     return sorted(tier.glob("kafka-tiered-storage/*/*.log"))
 
 
-def test_sealed_segments_are_copied_and_leave_the_disk(tmp_path: Path) -> None:
-    """All but the active segment; after a restart the node knows its tier and both starts."""
+def test_sealed_segments_are_copied_leave_the_disk_and_are_read(tmp_path: Path) -> None:
+    """All but the active one; after a restart the node knows its tier and both starts."""
     tier, data = tmp_path / "tier", tmp_path / "data"
     with Cluster(config=settings_of(tier), data_dir=str(data)) as cluster:
         fill(cluster)
@@ -77,9 +90,12 @@ def test_sealed_segments_are_copied_and_leave_the_disk(tmp_path: Path) -> None:
         names = [path.name for path in copied(tier)]
         assert names[0].startswith("0" * 20)
         assert len(names) >= 4
+        expected = [f"{number:06d}".encode() + b"x" * 994 for number in range(RECORDS)]
+        assert read_all(cluster) == expected
         cluster.restart()
         assert until(cluster, lambda _, __, high: high == highest) == (0, local_start, highest)
         assert [path.name for path in copied(tier)] == names
+        assert read_all(cluster) == expected
 
 
 def test_a_deleted_topic_leaves_no_segment(tmp_path: Path) -> None:

@@ -72,6 +72,7 @@ from ottla.server.node.startup import (
 )
 from ottla.server.remote.log_manager import RemoteLogManager
 from ottla.server.remote.metadata_topic import RemoteMetadataTopic
+from ottla.server.remote.reader import RemoteReader
 from ottla.server.requests.decompression import Decompression
 from ottla.server.requests.dispatch import Dispatcher, RequestLog, requests_are_logged
 from ottla.server.system.timers import next_aligned_tick
@@ -244,8 +245,9 @@ class Node:
         parts.add("the requests", reconfigure=broker.reconfigure)
 
     def _add_tier(self, replicas: ReplicaSet) -> None:
-        """Add what copies segments to the tier and deletes them there (KIP-405)."""
+        """Add what copies segments to the tier, deletes them there and reads them (KIP-405)."""
         resources, loop = self._resources, self._resources.core_loop
+        tier = resources.open_tier(self.config)
         manager = RemoteLogManager(
             RemoteMetadataTopic(
                 self._metadata, replicas, self._forwarding, loop, resources.workers.disk.run
@@ -253,7 +255,7 @@ class Node:
             replicas,
             self.config,
             loop,
-            resources.open_tier(self.config),
+            tier,
             new_uuid=resources.environment.new_uuid,
         )
         self._parts.add(
@@ -263,6 +265,10 @@ class Node:
             reconfigure=manager.reconfigure,
             close=manager.close,
         )
+        self.broker.remote_reader = reader = RemoteReader(
+            manager, self.config, loop, tier.readers.run
+        )
+        self._parts.add("remote reads", reconfigure=reader.reconfigure, close=reader.close)
 
     def _build_front(self, replicas: ReplicaSet) -> None:
         """Build the maintenance, the listeners and the HTTP endpoint."""
