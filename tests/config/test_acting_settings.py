@@ -12,6 +12,7 @@ import pytest
 
 from ottla.config.broker.config import BrokerConfig
 from ottla.config.topic import BROKER_SYNONYMS
+from ottla.server.broker.coordinator_parts import _INTERVALS
 from ottla.testing.cluster import Cluster
 
 ROOT = Path(__file__).parents[2]
@@ -40,6 +41,12 @@ EXCEPTIONS = {
 READ_IN_PARTS = {
     *(f"sasl.oauthbearer.assertion.claim.{name}" for name in ("aud", "iss", "sub")),
     *(f"sasl.oauthbearer.client.credentials.client.{name}" for name in ("id", "secret")),
+    *(
+        setting.replace("_", ".")
+        for intervals in _INTERVALS.values()
+        for _, _, *settings in intervals
+        for setting in settings
+    ),
 }
 """The code puts these names together."""
 
@@ -53,11 +60,10 @@ def _table() -> list[str]:
 
 
 def _with_prefix(text: str) -> str:
-    """Write out the names that a module puts together with its constant `_PREFIX`."""
-    found = re.search(r'^_PREFIX: Final = "([\w.]+)"', text, re.MULTILINE)
-    if found is None:
-        return text
-    return text.replace('_PREFIX + "', f'"{found[1]}').replace("{_PREFIX}", found[1])
+    """Write out the names that a module puts together with a constant that ends in a dot."""
+    for name, prefix in re.findall(r'^(_[A-Z]+): Final = "([\w.]+\.)"', text, re.MULTILINE):
+        text = text.replace(f'{name} + "', f'"{prefix}').replace(f"{{{name}}}", prefix)
+    return text
 
 
 @cache
