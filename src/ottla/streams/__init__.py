@@ -205,7 +205,9 @@ _NAMES = {
     "topology.topology": "Topology",
 }
 """The public names of each module, which is imported at the first use of one."""
-_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
+_MODULES = {
+    name: f"ottla.streams.{module}" for module, names in _NAMES.items() for name in names.split()
+}
 
 if not TYPE_CHECKING:
 
@@ -213,7 +215,7 @@ if not TYPE_CHECKING:
         """Import the module behind a public name on first use (PEP 562)."""
         if name not in _MODULES:
             raise AttributeError(f"module 'ottla.streams' has no attribute {name!r}")
-        value = getattr(import_module(f"ottla.streams.{_MODULES[name]}"), name)
+        value = getattr(import_module(_MODULES[name]), name)
         globals()[name] = value
         return value
 
