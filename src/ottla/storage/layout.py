@@ -223,7 +223,7 @@ FILES: Final = (
     FileKind(
         Folder.METADATA_LOG,
         RECOVERY_POINT_CHECKPOINT,
-        "raft/recovery_point.py",
+        "raft/log_check.py",
         "the offset up to which the metadata log was flushed",
         "0: only batches that follow damage tell it from a torn write",
         (TEMPORARY_SUFFIX,),
@@ -232,7 +232,7 @@ FILES: Final = (
     FileKind(
         Folder.METADATA_LOG,
         TRUNCATION_CHECKPOINT,
-        "raft/recovery_point.py",
+        "raft/log_check.py",
         "the offset of a truncation that is under way",
         "none is under way",
         (TEMPORARY_SUFFIX,),
