@@ -53,6 +53,16 @@ def until(cluster: Cluster, is_reached: Callable[[int, int, int], bool]) -> tupl
     return found
 
 
+def until_copied(cluster: Cluster) -> tuple[int, int, int]:
+    """Wait until the active segment is the only one on the disk; return the offsets."""
+    return until(cluster, lambda _, local, high: local == high + 1 == cluster.run(active_base))
+
+
+def active_base(node: Node) -> int:
+    """Return where the active segment of the topic's partition begins."""
+    return node.broker.replicas.get("t", 0).log.segments.active.base_offset
+
+
 def fill(cluster: Cluster) -> None:
     """Make the topic and write all records."""
     with ottla.Admin(bootstrap_servers=cluster.bootstrap) as admin:
@@ -85,7 +95,7 @@ def test_sealed_segments_are_copied_leave_the_disk_and_are_read(tmp_path: Path) 
     tier, data = tmp_path / "tier", tmp_path / "data"
     with Cluster(config=settings_of(tier), data_dir=str(data)) as cluster:
         fill(cluster)
-        start, local_start, highest = until(cluster, lambda _, local, high: 0 < local == high + 1)
+        start, local_start, highest = until_copied(cluster)
         assert start == 0
         names = [path.name for path in copied(tier)]
         assert names[0].startswith("0" * 20)
@@ -102,7 +112,7 @@ def test_a_deleted_topic_leaves_no_segment(tmp_path: Path) -> None:
     """Its leader deletes all of them."""
     with Cluster(config=settings_of(tmp_path)) as cluster:
         fill(cluster)
-        until(cluster, lambda _, local, high: 0 < local == high + 1)
+        until_copied(cluster)
         with ottla.Admin(bootstrap_servers=cluster.bootstrap) as admin:
             admin.delete_topics(["t"])
         end = time.monotonic() + 30
@@ -115,7 +125,7 @@ def test_retention_counts_both_tiers(tmp_path: Path) -> None:
     """retention.bytes moves the log's start, and the oldest remote segments go."""
     with Cluster(config=settings_of(tmp_path)) as cluster:
         fill(cluster)
-        until(cluster, lambda _, local, high: 0 < local == high + 1)
+        until_copied(cluster)
         count = len(copied(tmp_path))
         with ottla.Admin(bootstrap_servers=cluster.bootstrap) as admin:
             topic = ottla.ConfigResource(ottla.ResourceType.TOPIC, "t")

@@ -15,7 +15,6 @@ from ottla.protocol.apis.describe_share_group_offsets import (
 )
 from ottla.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from ottla.protocol.produce_values import ProduceValues
-from ottla.server.handlers.share import offsets
 from ottla.server.requests.api import served_apis
 from ottla.server.requests.rights import Reduced
 from ottla.types import ZERO_UUID
@@ -183,8 +182,9 @@ def test_a_cluster_without_share_groups_looks_at_no_rights(ctx: Any) -> None:
     ctx.broker.image.features.share_version = 0
     group = ShareGroup(group_id="x", topics=[ShareTopic(topic_name="x1", partitions=[0])])
     request = DescribeShareGroupOffsetsRequest(groups=[group])
-    assert right_of(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, ctx)(ctx, request) is None
-    (answered,) = offsets.describe_share_group_offsets(ctx, request).value.groups
+    ctx.authorize = ctx.is_allowed = None  # a right that is asked for is an error
+    denied = right_of(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, ctx)(ctx, request)
+    (answered,) = denied.response.groups
     assert answered.group_id == "x"
     assert answered.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert answered.error_message is None

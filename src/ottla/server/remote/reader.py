@@ -244,7 +244,7 @@ class RemoteReader:
         if not is_of_client and not isinstance(error, _Abandoned):
             self.failed_count += 1
             log.error(
-                "remote storage was not read for %s: %s",
+                "remote storage was not read for %s: %s; the client tries again",
                 what,
                 error,
                 extra={"event": "remote.read_failed"},

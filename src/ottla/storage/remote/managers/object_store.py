@@ -100,7 +100,7 @@ class ObjectStorage:
         try:
             self._obstore = import_module("obstore")
         except ImportError as error:
-            raise ConfigError("object stores need a package: pip install 'ottla[tiers]'") from error
+            raise ConfigError("object stores need the extra: pip install '.[tiers]'") from error
         try:
             self._store = self._made_store(url, options, client)
         except self._errors as error:
