@@ -176,7 +176,7 @@ def test_without_the_client_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
         raise ImportError
 
     monkeypatch.setattr("ottla.storage.remote.managers.object_store.import_module", missing)
-    with pytest.raises(ConfigError, match=r"pip install 'ottla\[tiers\]'"):
+    with pytest.raises(ConfigError, match=r"pip install '\.\[tiers\]'"):
         storage_of({"url": "memory:///"})
 
 
