@@ -43,7 +43,10 @@ class ValidationRules:
     topic_partition: str = ""
     """Named in error messages."""
     checked: tuple[int, bool, int, int, bool, int] = field(init=False, repr=False, compare=False)
-    """The rules that `validate` applies to each batch; the codec is -1 for `producer`."""
+    """The rules that `validate` applies to each batch; the codec is -1 for `producer`.
+
+    `records/validator.py` unpacks them, `records/validator.pxd` has their types.
+    """
 
     def __post_init__(self) -> None:
         codec = -1 if self.compression_type is None else int(self.compression_type)

@@ -315,9 +315,9 @@ class TopicsAdmin(AdminCalls):
         read_committed: bool = False,
         timeout: float | None = None,
     ) -> dict[TopicPartition, OffsetAndTimestamp | KafkaError]:
-        """Return offsets by timestamp in ms or by a special one (`EARLIEST_TIMESTAMP`, …).
+        """Return offsets by timestamp in ms or by a special one of `protocol/offset_timestamps.py`.
 
-        Offset -1: there is no such record.
+        `MAX_TIMESTAMP` finds the record with the largest timestamp. Offset -1: there is none.
         """
         for timestamp in timestamps.values():
             check_int("a timestamp", timestamp)

@@ -63,7 +63,7 @@ def list_groups(
 def begin_description(
     version: int, groups: Groups, group_id: str, epoch: int
 ) -> Description[DescribedGroup]:
-    """Describe a group, members' metadata included where it is Stable."""
+    """Describe a classic group; any other is answered as unknown. Metadata where it is Stable."""
     group = groups.find(group_id) if groups.exists_at(group_id, epoch) else None
     if not isinstance(group, ClassicGroup):
         answer = DescribedGroup(

@@ -122,7 +122,7 @@ class Transaction(NamedTuple):
         return self.timeout_ms == TWO_PHASE_TIMEOUT_MS
 
     def has_timed_out(self, now_ms: int) -> bool:
-        """Whether it is open for longer than its timeout."""
+        """Whether it is open for longer than its timeout; a two-phase one never is."""
         return (
             self.state is TransactionState.ONGOING
             and not self.is_two_phase

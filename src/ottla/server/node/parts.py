@@ -127,7 +127,8 @@ class NodeParts:
     ) -> None:
         """Add a part on top of the others.
 
-        start() is called once the broker is unfenced, before clients connect; metadata_changed with
+        start() is called on every node before clients connect, on a broker once it is unfenced;
+        metadata_changed and reconfigure are called on brokers alone; metadata_changed with
         each committed change, the first time with all of them; reconfigure with the settings in
         force when those of brokers have changed; close() once, also before a start: it begins
         nothing new and releases what the part has.

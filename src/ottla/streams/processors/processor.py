@@ -83,7 +83,11 @@ class ProcessorContext(Protocol):
         """Return the wall clock's time; with Spark that of the micro-batch, repeated or not."""
 
     def memory(self) -> dict[str, int]:
-        """Return numbers that last as long as the processor's stores."""
+        """Return numbers that last as long as the processor's stores.
+
+        On Spark a stage without stores and without processors of users starts each time without
+        them; the pipeline driver keeps them.
+        """
 
     def shared_memory(self, name: str) -> dict[str, int]:
         """Return numbers that several processors of the task share."""
