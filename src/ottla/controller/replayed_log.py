@@ -227,11 +227,8 @@ class CatchUp:
     @property
     def is_done(self) -> bool:
         """Whether all that was announced is applied."""
-        return self._job is None and self._snapshot_id is None and self._is_at_end
-
-    @property
-    def _is_at_end(self) -> bool:
-        return self._replayed.committed_offset + 1 >= self._end_offset
+        is_at_end = self._replayed.committed_offset + 1 >= self._end_offset
+        return self._job is None and self._snapshot_id is None and is_at_end
 
     def committed(self, end_offset: int) -> None:
         """Apply what is below end_offset: now as much as a turn may, then the rest."""
@@ -283,7 +280,10 @@ class CatchUp:
         if self._job is None and self._snapshot_id is not None:
             self._job = self._next_load(self._snapshot_id)
         elif self._job is None:
-            self._job = self._replay()
+            offset = self._replayed.committed_offset + 1
+            # Below the log's start, a snapshot is announced next.
+            if self._log.start_offset <= offset < self._end_offset:
+                self._job = self._replayed.replay(self._batches(offset, self._end_offset))
         return self._job
 
     def _next_load(self, snapshot_id: OffsetAndEpoch) -> Iterator[None] | None:
@@ -330,13 +330,6 @@ class CatchUp:
     def _load(self, reader: SnapshotReader, snapshot_id: OffsetAndEpoch) -> Iterator[None]:
         yield from self._replayed.load_snapshot(reader.values(), snapshot_id)
         self._replayed.last_timestamp = reader.last_contained_log_timestamp
-
-    def _replay(self) -> Iterator[None] | None:
-        """Return the replay of what is committed; None where the log waits for a snapshot."""
-        offset = self._replayed.committed_offset + 1
-        if not self._log.start_offset <= offset < self._end_offset:
-            return None
-        return self._replayed.replay(self._batches(offset, self._end_offset))
 
     def _batches(self, offset: int, end_offset: int) -> Iterator[RecordBatch]:
         """Yield batches below end_offset: those after it may be cut off yet.

@@ -1,8 +1,9 @@
 """Size-prefixed requests and responses.
 
-Kafka: org.apache.kafka.common.requests.{RequestHeader, ResponseHeader, AbstractRequest}. Hot
-path: benchmarks/codec.py; ResponseHeader. Its version follows from that of the body: see
-`response_header_version` in `protocol.api_keys`.
+The version of a response's header follows from that of the body: see `response_header_version` in
+`protocol.api_keys`. Hot path: benchmarks/codec.py.
+
+Kafka: org.apache.kafka.common.requests.{RequestHeader, ResponseHeader, AbstractRequest}.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The schema notation for messages: typed classes whose fields are in wire order.
 
-Kafka: the `common/message/*.json` definitions and their generated classes. One class serves all
-versions; a field that a version does not carry holds its default, so handlers never branch on
-type. The same notation describes requests, responses, metadata records, coordinator records and
-checkpoint records. Codecs are compiled from it by `protocol.codec` on first use;
+One class serves all versions; a field that a version does not carry holds its default, so handlers
+never branch on type. The same notation describes requests, responses, metadata records, coordinator
+records and checkpoint records. Codecs are compiled from it by `protocol.codec` on first use.
+
+Kafka: the `common/message/*.json` definitions and their generated classes;
 org.apache.kafka.message.Versions.
 """
 

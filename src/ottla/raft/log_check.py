@@ -15,8 +15,8 @@ truncation is therefore stored before, and removed after its flush; a start in b
 segments again. Where that removal is lost in a power cut, no later record was flushed.
 
 Kafka: org.apache.kafka.raft.internals.KafkaRaftLog.truncateToLatestSnapshot, which trusts the
-snapshot's name and truncates the log; none;
-org.apache.kafka.storage.internals.checkpoint.OffsetCheckpointFile for other logs.
+snapshot's name and truncates the log; no recovery point of this log, for other logs
+org.apache.kafka.storage.internals.checkpoint.OffsetCheckpointFile.
 """
 
 from __future__ import annotations

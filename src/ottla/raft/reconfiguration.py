@@ -4,9 +4,7 @@ A new voter set is in force as soon as it is in the leader's log; the next chang
 committed. A controller that joins by itself (KIP-1186) sends these requests as an observer.
 
 Kafka: org.apache.kafka.raft.internals.{AddVoterHandler, RemoveVoterHandler, UpdateVoterHandler}
-(KIP-853), KafkaRaftClient.pollFollowerAsObserver;
-org.apache.kafka.raft.internals.{AddVoterHandler, RemoveVoterHandler, UpdateVoterHandler}
-(KIP-853), KafkaRaftClient.handleAddVoterRequest and its neighbours.
+(KIP-853), KafkaRaftClient.pollFollowerAsObserver, handleAddVoterRequest and its neighbours.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ KafkaRaftLog.endOffsetForEpoch.
 from __future__ import annotations
 
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from ottla.errors import CorruptMessage, LocalDiskError
 from ottla.protocol.records.raft import SnapshotHeaderRecord
@@ -44,50 +44,7 @@ if TYPE_CHECKING:
     from ottla.records.batch import RecordBatch
     from ottla.storage.directory import Directory
     from ottla.storage.log.flush import FlushJob
-    from ottla.storage.log.leader_epochs import LeaderEpochs
     from ottla.types import Buffer
-
-
-class _LogExtent(NamedTuple):
-    """From where to where a log goes, and its epochs."""
-
-    epochs: LeaderEpochs
-    start_offset: int
-    end: OffsetAndEpoch
-    """The end offset and the epoch of the last record."""
-    snapshots: Sequence[OffsetAndEpoch]
-    """Oldest first."""
-
-
-def _end_of_epoch(log: _LogExtent, epoch: int) -> OffsetAndEpoch:
-    """Return the newest epoch up to this one that the log knows, and the offset of its end."""
-    found = log.epochs.end_offset_for(epoch, log.end.offset)
-    if found.leader_epoch < 0:
-        return log.end
-    if log.snapshots:
-        oldest = log.snapshots[0]
-        if found.offset == oldest.offset and found.leader_epoch == epoch:
-            return oldest  # the records of the epoch are in the snapshot alone
-    return found
-
-
-def _needs_snapshot(log: _LogExtent, offset: int, epoch: int) -> bool:
-    """Whether a replica should begin with the newest snapshot.
-
-    It must when the log no longer holds what it lacks; with an empty log it is quicker.
-    """
-    if not log.snapshots:
-        return False
-    if offset == 0:
-        return log.snapshots[-1].offset > 0
-    if log.start_offset == 0:
-        return False
-    oldest, start = log.snapshots[0], log.start_offset
-    return (
-        offset < start
-        or (offset == start and epoch != oldest.leader_epoch)
-        or epoch < oldest.leader_epoch
-    )
 
 
 READ_BYTES: Final = 8 * 1024 * 1024
@@ -191,7 +148,7 @@ class ReplicatedLog:
             self.log.update_high_watermark(entries[0].start_offset)
             self.delete_before(entries[0].start_offset, now_ms=now_ms)
         self._make_durable(now_ms)
-        # The oldest one has the epoch before the log's start: `_needs_snapshot`.
+        # The oldest one has the epoch before the log's start: `needs_snapshot`.
         self._keep_snapshots([one for one in found.snapshots if one.offset >= log.log_start_offset])
         return self
 
@@ -312,29 +269,48 @@ class ReplicatedLog:
 
     def divergence(self, offset: int, epoch: int) -> OffsetAndEpoch | None:
         """Return where this log leaves another one, None when it does not before offset."""
-        log = self._extent()
-        if offset == 0 and epoch == 0 and log.start_offset == 0:
+        if offset == 0 and epoch == 0 and self.start_offset == 0:
             return None
-        end = _end_of_epoch(log, epoch)
+        end = self._end_of_epoch(epoch)
         return end if end.leader_epoch != epoch or end.offset < offset else None
 
     def needs_snapshot(self, offset: int, epoch: int) -> bool:
-        """Whether a replica at this position should begin with the newest snapshot."""
-        return _needs_snapshot(self._extent(), offset, epoch)
+        """Whether a replica at this position should begin with the newest snapshot.
+
+        It must when the log no longer holds what it lacks; with an empty log it is quicker.
+        """
+        if not self.snapshots:
+            return False
+        if offset == 0:
+            return self.snapshots[-1].offset > 0
+        oldest, start = self.snapshots[0], self.start_offset
+        if start == 0:
+            return False
+        return (
+            offset < start
+            or (offset == start and epoch != oldest.leader_epoch)
+            or epoch < oldest.leader_epoch
+        )
 
     def truncation_offset(self, diverging: OffsetAndEpoch) -> int:
         """Return where to cut this log so that it agrees with the leader's."""
-        log = self._extent()
         if diverging.leader_epoch == 0:
-            return min(diverging.offset, log.end.offset)
-        own = _end_of_epoch(log, diverging.leader_epoch)
+            return min(diverging.offset, self.end_offset)
+        own = self._end_of_epoch(diverging.leader_epoch)
         if own.leader_epoch == diverging.leader_epoch:
             return min(own.offset, diverging.offset)
         return own.offset
 
-    def _extent(self) -> _LogExtent:
-        end = OffsetAndEpoch(self.end_offset, self.epoch_at_end())
-        return _LogExtent(self.log.leader_epochs, self.start_offset, end, self.snapshots)
+    def _end_of_epoch(self, epoch: int) -> OffsetAndEpoch:
+        """Return the newest epoch up to this one that the log knows, and the offset of its end."""
+        found = self.log.leader_epochs.end_offset_for(epoch, self.end_offset)
+        if found.leader_epoch < 0:
+            return OffsetAndEpoch(self.end_offset, self.epoch_at_end())
+        if self.snapshots:
+            oldest = self.snapshots[0]
+            if found.offset == oldest.offset and found.leader_epoch == epoch:
+                return oldest  # the records of the epoch are in the snapshot alone
+        return found
 
     def snapshot_size(self, snapshot_id: OffsetAndEpoch) -> int | None:
         """Return the size of a snapshot in bytes, None when there is none."""

@@ -1,8 +1,8 @@
 """A dict, a set and a value that can be read at, and reverted to, an earlier epoch.
 
-Kafka: org.apache.kafka.timeline.TimelineHashMap; org.apache.kafka.timeline.TimelineObject;
-org.apache.kafka.timeline.TimelineHashSet. Iteration is in insertion order, so that decisions
-made by iterating are the same in every run.
+Iteration is in insertion order, so that decisions made by iterating are the same in every run.
+
+Kafka: org.apache.kafka.timeline.{TimelineHashMap, TimelineHashSet, TimelineObject}.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Changes that brokers request: in-sync replicas (KIP-497), directories of replicas (KIP-858).
 
-Kafka: ReplicationControlManager.alterPartition. A leader learns from the error whether its
-request was late (FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION), ahead of this controller
-(NOT_CONTROLLER), or named a replica that may not be in sync (INELIGIBLE_REPLICA, KIP-841 and
-KIP-903); ReplicationControlManager.handleAssignReplicasToDirs.
+A leader learns from the error whether its request was late (FENCED_LEADER_EPOCH,
+INVALID_UPDATE_VERSION), ahead of this controller (NOT_CONTROLLER), or named a replica that may not
+be in sync (INELIGIBLE_REPLICA, KIP-841 and KIP-903).
+
+Kafka: ReplicationControlManager.{alterPartition, handleAssignReplicasToDirs}.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
 """Spreads the replicas of new partitions over brokers and racks, or validates a manual assignment.
 
-Kafka: org.apache.kafka.metadata.placement.StripedReplicaPlacer. The first replicas rotate over
-the racks, the other replicas of a partition come from the racks in turn, and the brokers within
-a rack rotate. Fenced brokers come last and never lead. After as many partitions as there are
-brokers that can lead, the order is drawn again, so that the followers of a broker's partitions
-vary; ReplicationControlManager.validateManualPartitionAssignment and buildPartitionRegistration.
+The first replicas rotate over the racks, the other replicas of a partition come from the racks in
+turn, and the brokers within a rack rotate. Fenced brokers come last and never lead. After as many
+partitions as there are brokers that can lead, the order is drawn again, so that the followers of a
+broker's partitions vary.
+
+Kafka: org.apache.kafka.metadata.placement.StripedReplicaPlacer,
+ReplicationControlManager.{validateManualPartitionAssignment, buildPartitionRegistration}.
 """
 
 from __future__ import annotations

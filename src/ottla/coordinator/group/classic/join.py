@@ -1,9 +1,7 @@
 """JoinGroup for classic groups.
 
 Kafka: GroupMetadataManager.{classicGroupJoinToClassicGroup, classicGroupJoinNewMember,
-classicGroupJoinExistingMember, updateStaticMemberThenRebalanceOrCompleteJoin, …}; the arguments
-of GroupMetadataManager.classicGroupJoinToClassicGroup;
-GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin.
+classicGroupJoinExistingMember, updateStaticMemberThenRebalanceOrCompleteJoin, …}.
 """
 
 from __future__ import annotations

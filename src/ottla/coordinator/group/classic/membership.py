@@ -1,7 +1,7 @@
 """SyncGroup, Heartbeat and LeaveGroup for classic groups.
 
-Kafka: GroupMetadataManager.{classicGroupHeartbeatToClassicGroup,
-classicGroupLeaveToClassicGroup}; GroupMetadataManager.classicGroupSyncToClassicGroup.
+Kafka: GroupMetadataManager.{classicGroupSyncToClassicGroup, classicGroupHeartbeatToClassicGroup,
+classicGroupLeaveToClassicGroup}.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """One step of a member towards its target: give up first, then take what others have given up.
 
 Kafka: org.apache.kafka.coordinator.group.modern.consumer.CurrentAssignmentBuilder,
-GroupMetadataManager.maybeReconcile; GroupMetadataManager.{hasMemberSubscriptionChanged,
-updateSubscriptionMetadata, maybeReconcile, replaceMember}.
+GroupMetadataManager.{hasMemberSubscriptionChanged, updateSubscriptionMetadata, maybeReconcile,
+replaceMember}.
 """
 
 from __future__ import annotations

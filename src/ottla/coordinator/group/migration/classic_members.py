@@ -1,8 +1,7 @@
 """Members of the classic protocol in consumer groups: join, sync, heartbeat, leave.
 
-Kafka: GroupMetadataManager.classicGroupJoinToConsumerGroup;
-GroupMetadataManager.{classicGroupSyncToConsumerGroup, classicGroupHeartbeatToConsumerGroup,
-classicGroupLeaveToConsumerGroup}.
+Kafka: GroupMetadataManager.{classicGroupJoinToConsumerGroup, classicGroupSyncToConsumerGroup,
+classicGroupHeartbeatToConsumerGroup, classicGroupLeaveToConsumerGroup}.
 """
 
 from __future__ import annotations

@@ -40,12 +40,18 @@ if TYPE_CHECKING:
     RequestTopic = OffsetCommitRequest.OffsetCommitRequestTopic
     RequestPartition = RequestTopic.OffsetCommitRequestPartition
 
-TransactionalTopic = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
+_Topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+_Answer = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
+_PartitionAnswer = _Answer.TxnOffsetCommitResponsePartition
 ResponseTopic = OffsetCommitResponse.OffsetCommitResponseTopic
 ResponsePartition = ResponseTopic.OffsetCommitResponsePartition
 
 STALE_GROUP_VERSION: Final = 9
 """The first version with GROUP_ID_NOT_FOUND for an unknown group (KIP-848)."""
+_LOADING_FROM: Final = 2
+"""The first version of TxnOffsetCommit whose clients know COORDINATOR_LOAD_IN_PROGRESS."""
+_ABORTABLE_FROM: Final = 4
+_ADDS_PARTITIONS_FROM: Final = 5
 LATEST_MS: Final = 2**63 - 1
 _new_tuple: Final = tuple.__new__
 
@@ -192,7 +198,7 @@ def transactional_commit(
     config, now_ms = groups.classic.config, groups.classic.clock.now_ms()
     result = Result(TxnOffsetCommitResponse(topics=[]))
     for topic in request.topics:
-        answer = TransactionalTopic(name=topic.name, partitions=[])
+        answer = _Answer(name=topic.name, partitions=[])
         topic_id = topics.topic_id(topic.name) or ZERO_UUID
         result.response.topics.append(answer)
         for partition in topic.partitions:
@@ -213,9 +219,7 @@ def transactional_commit(
                 name = TopicPartition(topic.name, partition.partition_index)
                 result.records.append(offset_commit(request.group_id, name, committed))
             answer.partitions.append(
-                TransactionalTopic.TxnOffsetCommitResponsePartition(
-                    partition_index=partition.partition_index, error_code=int(code)
-                )
+                _PartitionAnswer(partition_index=partition.partition_index, error_code=int(code))
             )
     groups.offsets.commits += len(result.records)
     return result
@@ -350,15 +354,6 @@ def validate_committer(
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
     if not transactional and group.is_in(ClassicState.COMPLETING_REBALANCE):
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
-
-
-_Topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
-_Answer = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
-_PartitionAnswer = _Answer.TxnOffsetCommitResponsePartition
-_LOADING_FROM: Final = 2
-"""The first version whose clients know COORDINATOR_LOAD_IN_PROGRESS."""
-_ABORTABLE_FROM: Final = 4
-_ADDS_PARTITIONS_FROM: Final = 5
 
 
 class TransactionalOffsets:

@@ -1,7 +1,9 @@
 """OffsetCommit, OffsetFetch and OffsetDelete in all their versions.
 
-Kafka: the offset handlers of kafka.server.KafkaApis and of GroupCoordinatorService: topic ids
-and names are resolved, refused topics are answered here, the others are passed to the shard;
+Topic ids and names are resolved, refused topics are answered here, the others are passed to the
+shard.
+
+Kafka: the offset handlers of kafka.server.KafkaApis and of GroupCoordinatorService;
 OffsetMetadataManager.{fetchOffsets, fetchAllOffsets}.
 """
 

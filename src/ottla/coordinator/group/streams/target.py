@@ -7,11 +7,9 @@ taken depends on the order of Java's hash maps and priority queues, which is fol
 
 Kafka: org.apache.kafka.coordinator.group.streams.TargetAssignmentBuilder,
 GroupMetadataManager.{maybeUpdateStreamsTargetAssignment, computeDelayedTargetAssignment}
-(KIP-1071, KIP-1263); org.apache.kafka.coordinator.group.streams.assignor.StickyTaskAssignor;
-org.apache.kafka.coordinator.group.streams.assignor.ProcessState; java.util.PriorityQueue, whose
-order among equal entries decides who gets a task;
-org.apache.kafka.coordinator.group.streams.assignor.{GroupSpec, AssignmentMemberSpec,
-TopologyDescriber}.
+(KIP-1071, KIP-1263); org.apache.kafka.coordinator.group.streams.assignor.{StickyTaskAssignor,
+ProcessState, GroupSpec, AssignmentMemberSpec, TopologyDescriber}; java.util.PriorityQueue, whose
+order among equal entries decides who gets a task.
 """
 
 from __future__ import annotations

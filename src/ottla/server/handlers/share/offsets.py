@@ -1,7 +1,7 @@
 """The APIs of share group offsets, and of the share coordinator between brokers.
 
 Kafka: KafkaApis.{handleDescribeShareGroupOffsetsRequest, handleAlterShareGroupOffsetsRequest,
-handleDeleteShareGroupOffsetsRequest}; the decisions are in coordinator.group.share.offsets;
+handleDeleteShareGroupOffsetsRequest}; the decisions are in coordinator.group.share.offset_requests;
 org.apache.kafka.server.util.PartitionMetadataClient, NetworkPartitionMetadataClient;
 KafkaApis.{handleInitializeShareGroupStateRequest, handleReadShareGroupStateRequest,
 handleWriteShareGroupStateRequest, handleDeleteShareGroupStateRequest,

@@ -1,17 +1,14 @@
 """The assignors `uniform`, even and sticky, and `range`.
 
 Where all members have the same subscription, no two differ by more than one partition, and a member
-keeps what it has up to its quota. Other groups are balanced as far as subscriptions allow: see
-`heterogeneous`.
-
-Each partition goes to the subscribed member with the fewest; then partitions move from a member to
+keeps what it has up to its quota. Other groups are balanced as far as subscriptions allow: each
+partition goes to the subscribed member with the fewest; then partitions move from a member to
 one with at least two fewer, until none can. Each move lowers the sum of the squared counts, so the
 moves end; a bound on their number keeps a turn short, too.
 
 Kafka: org.apache.kafka.coordinator.group.assignor.{UniformAssignor,
-UniformHomogeneousAssignmentBuilder}; org.apache.kafka.coordinator.group.assignor.RangeAssignor;
-org.apache.kafka.coordinator.group.api.assignor.{GroupSpec, SubscribedTopicDescriber};
-org.apache.kafka.coordinator.group.assignor.UniformHeterogeneousAssignmentBuilder.
+UniformHomogeneousAssignmentBuilder, UniformHeterogeneousAssignmentBuilder, RangeAssignor};
+org.apache.kafka.coordinator.group.api.assignor.{GroupSpec, SubscribedTopicDescriber}.
 """
 
 from __future__ import annotations
