@@ -104,6 +104,22 @@ def test_segments_old_without_the_jump_are_deleted_at_once() -> None:
     assert log.held_back_count == 3
 
 
+def test_copied_segments_are_old_by_local_retention() -> None:
+    """Those that are old without the jump leave the disk at once, by the limit of this disk."""
+    config = LogConfig(
+        segment_bytes=200,
+        retention_ms=4 * WEEK_MS,
+        local_retention_ms=WEEK_MS,
+        remote_storage_enable=True,
+    )
+    old = [NOW_MS - 2 * WEEK_MS + number for number in range(3)]
+    log = filled(*old, *(NOW_MS - number for number in (9, 8, 7, 6)), config=config)
+    log.copied_to_tier(log.log_end_offset - 1)
+    step = ClockStep(YEAR_MS, NOW_MS + YEAR_MS)
+    assert log.truncation.delete_old_segments(NOW_MS + YEAR_MS + 1000, step) == 4
+    assert log.held_back_count == 3
+
+
 @pytest.mark.parametrize("old_count", [48, 49, 50, 51])
 def test_a_check_of_several_slices_deletes_one_segment_for_the_jump(old_count: int) -> None:
     """As many as a slice may delete were due: the next slice deletes none for the jump again."""

@@ -89,6 +89,13 @@ class Pending(Generic[T]):
         self._run()
         return True
 
+    def job_done(self, value: T | None, error: Exception | None) -> None:
+        """Complete with the result of a worker's job; passed to the worker as its `done`."""
+        if error is not None:
+            self.fail(error)
+        else:
+            self.complete(value)  # type: ignore[arg-type] # the job's own result
+
     def on_done(self, callback: Callable[[Pending[T]], None]) -> None:
         """Call back with this object on completion, or now if it is complete already."""
         if self._value is not _UNSET or self._error is not None:

@@ -12,9 +12,10 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ottla.purgatory.pending import Pending
+from ottla.storage.log.partition_log import NO_OFFSET
 from ottla.storage.remote.copying import described, next_candidate
 from ottla.storage.remote.retention import LogPosition, expired_segments
 from ottla.storage.remote.segment import SegmentState, SegmentUpdate
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 log = logging.getLogger("ottla.remote")
-_NOTHING: Final = -1
 
 
 class Tier(NamedTuple):
@@ -63,7 +63,7 @@ class _Leadership:
         self.copied_offset: int | None = None
         """The last offset that the tier has of this log; None until it is looked up."""
         self.is_cancelled = False
-        """Whether nothing is copied until another leader is elected: the plug-in is at fault."""
+        """Whether copies wait for the election of another leader: the plug-in is at fault."""
 
 
 class RemoteLogManager:
@@ -213,7 +213,7 @@ class RemoteLogManager:
             if highest is not None:
                 end_offset = partition_log.epoch_end_offset(epoch).offset
                 return min(highest, end_offset - 1)
-        return _NOTHING
+        return NO_OFFSET
 
     # Copy
 
@@ -278,7 +278,7 @@ class RemoteLogManager:
     # Deletion
 
     def _expire(self, replica: Partition, key: tuple[Uuid, int], led: _Leadership) -> Work[None]:
-        """Delete what retention no longer wants; the log's start moves first."""
+        """Delete expired segments; the log's start moves first."""
         partition_log = replica.log
         expired, start_offset = expired_segments(
             self._topic.table(key),
@@ -334,12 +334,5 @@ class RemoteLogManager:
 
     def _run_job(self, workers: WorkerPool, job: Callable[[], T]) -> Pending[T]:
         pending: Pending[T] = Pending()
-
-        def done(result: T | None, error: Exception | None) -> None:
-            if error is not None:
-                pending.fail(error)
-            else:
-                pending.complete(result)  # type: ignore[arg-type] # the job's own result
-
-        workers.run(job, done)
+        workers.run(job, pending.job_done)
         return pending

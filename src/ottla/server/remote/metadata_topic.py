@@ -46,6 +46,8 @@ log = logging.getLogger("ottla.remote")
 METADATA_TOPIC: Final = "__remote_log_metadata"
 READ_BYTES: Final = 1 << 18
 """Read at once: some thousand records, which are applied in turns."""
+_NO_SEGMENTS: Final = PartitionSegments()
+"""The table of each partition without segments; no record is applied to it."""
 
 
 class _Reading:
@@ -88,7 +90,7 @@ class RemoteMetadataTopic:
 
     def table(self, partition: tuple[Uuid, int]) -> PartitionSegments:
         """Return the segments of a partition by its topic's id; empty without any."""
-        return self._tables.get(partition) or PartitionSegments()
+        return self._tables.get(partition, _NO_SEGMENTS)
 
     def is_ready(self, partition: tuple[Uuid, int]) -> bool:
         """Whether the records of a partition are known, up to where they ended at the start."""
@@ -184,7 +186,11 @@ class RemoteMetadataTopic:
         def time_out(_now_ms: int) -> None:
             written.fail(KafkaError(ErrorCode.REQUEST_TIMED_OUT))
 
-        self._loop.timer.add(deadline_ms, time_out)
+        def stop_timer(_done: Pending[None]) -> None:
+            timeout.cancel()
+
+        timeout = self._loop.timer.add(deadline_ms, time_out)
+        written.on_done(stop_timer)
         self._read_on(index)
         return written
 
@@ -239,15 +245,11 @@ class RemoteMetadataTopic:
             self._complete(index, reading)
 
     def _content(self, volume: Hashable, found: FileSlice) -> Pending[bytes]:
+        """Read in a worker; the file stays open until then."""
+        found.file.pin()
         content: Pending[bytes] = Pending()
-
-        def done(data: bytes | None, error: Exception | None) -> None:
-            if error is not None or data is None:
-                content.fail(error or OSError("no data"))
-            else:
-                content.complete(data)
-
-        self._run_on_volume(volume, found.read, done)
+        content.on_done(lambda _done: found.file.unpin())
+        self._run_on_volume(volume, found.read, content.job_done)
         return content
 
     def _apply(self, index: int, offset: int, value: bytes | memoryview) -> None:

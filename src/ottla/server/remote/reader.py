@@ -82,12 +82,12 @@ class _Abandoned(Exception):
 class RemoteRead(Generic[T]):
     """A read under way; `result` fails with KafkaError."""
 
-    __slots__ = ("is_wanted", "result")
+    __slots__ = ("is_abandoned", "result")
 
     def __init__(self) -> None:
         self.result: Pending[T] = Pending()
-        self.is_wanted = True
-        """False once no request waits for it."""
+        self.is_abandoned = False
+        """Whether no request waits for it any longer."""
 
 
 class DelayedReads(DelayedOperation):
@@ -107,7 +107,7 @@ class DelayedReads(DelayedOperation):
     def on_complete(self) -> None:
         """Answer with what there is; the other reads are abandoned."""
         for read in self._reads:
-            read.is_wanted = False
+            read.is_abandoned = True
         self._answer()
 
 
@@ -195,7 +195,7 @@ class RemoteReader:
     # Reads
 
     def read(
-        self, partition_log: PartitionLog, wanted: OffsetMovedToTier, isolation: FetchIsolation
+        self, partition_log: PartitionLog, requested: OffsetMovedToTier, isolation: FetchIsolation
     ) -> RemoteRead[Found]:
         """Read what a log has no longer: the bytes of one segment, and what was aborted there.
 
@@ -205,8 +205,10 @@ class RemoteReader:
         self.read_count += 1
         read: RemoteRead[Found] = RemoteRead()
         is_committed = isolation is _COMMITTED
-        what = f"{partition_log.topic_partition} at {wanted.offset}"
-        self._begin(read, self._read(read, partition_log, wanted, is_committed=is_committed), what)
+        what = f"{partition_log.topic_partition} at {requested.offset}"
+        self._begin(
+            read, self._read(read, partition_log, requested, is_committed=is_committed), what
+        )
         return read
 
     def search(
@@ -258,28 +260,22 @@ class RemoteReader:
         pending: Pending[J] = Pending()
 
         def run() -> J:
-            if not read.is_wanted:
+            if read.is_abandoned:
                 raise _Abandoned
             return job()
 
-        def done(result: J | None, error: Exception | None) -> None:
-            if error is not None:
-                pending.fail(error)
-            else:
-                pending.complete(result)  # type: ignore[arg-type] # a job's own result
-
-        self._run_in_worker(run, done)
+        self._run_in_worker(run, pending.job_done)
         return pending
 
     def _read(
         self,
         read: RemoteRead[Found],
         partition_log: PartitionLog,
-        wanted: OffsetMovedToTier,
+        requested: OffsetMovedToTier,
         *,
         is_committed: bool,
     ) -> Work[Found]:
-        offset = wanted.offset
+        offset = requested.offset
         segment = self._segment_at(partition_log, offset)
         if segment is None:
             epoch = partition_log.leader_epochs.epoch_for_offset(offset)
@@ -290,7 +286,7 @@ class RemoteReader:
             )
         found: RemoteRecords | None = None
         while segment is not None:
-            found = yield self._run(read, partial(self._read_segment, segment, wanted))
+            found = yield self._run(read, partial(self._read_segment, segment, requested))
             if found is not None:
                 break
             segment = self._segment_at(partition_log, segment.end_offset + 1)  # it ends in a gap
@@ -305,7 +301,7 @@ class RemoteReader:
         return found.records, aborted
 
     def _read_segment(
-        self, segment: RemoteSegment, wanted: OffsetMovedToTier
+        self, segment: RemoteSegment, requested: OffsetMovedToTier
     ) -> RemoteRecords | None:
         """Read batches, in a worker."""
         with self._segments.index_cache.opened(segment) as indexes:
@@ -313,9 +309,9 @@ class RemoteReader:
                 self._segments.storage,
                 indexes,
                 segment,
-                wanted.offset,
-                wanted.max_bytes,
-                min_one_message=wanted.min_one_message,
+                requested.offset,
+                requested.max_bytes,
+                min_one_message=requested.min_one_message,
             )
 
     def _aborted(

@@ -114,7 +114,7 @@ def _by_time(log: PartitionLog, now_ms: int, step: ClockStep | None, max_count: 
     due = _due(log, _older_than(now_ms, log.config.disk_retention_ms), max_count)
     if step is None or not due:
         return Due(due)
-    is_old_anyway = _older_than(now_ms - step.size_ms, log.config.retention_ms)
+    is_old_anyway = _older_than(now_ms - step.size_ms, log.config.disk_retention_ms)
     count = 0
     while count < len(due) and (is_old_anyway(due[count]) or _newest_ms(due[count]) >= step.at_ms):
         count += 1
