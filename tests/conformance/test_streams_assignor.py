@@ -18,8 +18,7 @@ from ottla.coordinator.group.streams.target import (
 from ottla.purgatory.work import finish
 
 if TYPE_CHECKING:
-    from ottla.coordinator.group.streams.group import TaskMap
-    from ottla.coordinator.group.streams.target import _Task
+    from ottla.coordinator.group.streams.group import Task, TaskMap
     from tests.conformance.kafka import Kafka
 
 pytestmark = pytest.mark.conformance
@@ -36,8 +35,8 @@ def _group(rng: random.Random) -> _StreamsAssignorInput:
     names = [f"member-{rng.randrange(10**9)}" for _ in range(rng.randrange(1, 30))]
     processes = [f"{rng.randrange(16**8):08x}" for _ in range(rng.randrange(1, len(names) + 1))]
     tasks = [(key, n) for key, one in subtopologies.items() for n in range(one.task_count)]
-    active: dict[str, list[_Task]] = {name: [] for name in names}
-    standby: dict[str, list[_Task]] = {name: [] for name in names}
+    active: dict[str, list[Task]] = {name: [] for name in names}
+    standby: dict[str, list[Task]] = {name: [] for name in names}
     few = rng.sample(names, rng.randrange(1, len(names) + 1))
     for task in tasks:
         if rng.random() < 0.7:
@@ -51,7 +50,7 @@ def _group(rng: random.Random) -> _StreamsAssignorInput:
     return _StreamsAssignorInput(members, subtopologies, rng.randrange(3))
 
 
-def _map(tasks: list[_Task]) -> TaskMap:
+def _map(tasks: list[Task]) -> TaskMap:
     found: dict[str, list[int]] = {}
     for key, number in tasks:
         found.setdefault(key, []).append(number)

@@ -306,20 +306,21 @@ class StreamsGroup(MemberGroup[StreamsMember, Tasks]):
         )
         self.active_owners.move(
             member_id,
-            {task for tasks in before for task in _pairs(tasks.active)},
-            {task for tasks in after for task in _pairs(tasks.active)},
+            {task for tasks in before for task in tasks_of(tasks.active)},
+            {task for tasks in after for task in tasks_of(tasks.active)},
         )
         self.standby_owners.move(
             member_id,
-            {task for tasks in before for task in _pairs(tasks.standby)},
-            {task for tasks in after for task in _pairs(tasks.standby)},
+            {task for tasks in before for task in tasks_of(tasks.standby)},
+            {task for tasks in after for task in tasks_of(tasks.standby)},
         )
         self.warmup_owners.move(
             member_id,
-            {task for tasks in before for task in _pairs(tasks.warmup)},
-            {task for tasks in after for task in _pairs(tasks.warmup)},
+            {task for tasks in before for task in tasks_of(tasks.warmup)},
+            {task for tasks in after for task in tasks_of(tasks.warmup)},
         )
 
 
-def _pairs(tasks: TaskMap | EpochMap) -> list[Task]:
+def tasks_of(tasks: TaskMap | EpochMap) -> list[Task]:
+    """Return the tasks one by one: subtopology and partition."""
     return [(key, partition) for key, partitions in tasks.items() for partition in partitions]

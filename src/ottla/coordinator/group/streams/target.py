@@ -17,11 +17,11 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from ottla.coordinator.group import slices
 from ottla.coordinator.group.slices import SLICE, is_due
-from ottla.coordinator.group.streams.group import TaskMap, Tasks
+from ottla.coordinator.group.streams.group import Tasks, tasks_of
 from ottla.coordinator.runtime.java_hash import in_hash_map_order
 from ottla.coordinator.runtime.shard import Result, empty_result
 from ottla.errors import ErrorCode, KafkaError
@@ -32,12 +32,9 @@ if TYPE_CHECKING:
 
     from ottla.coordinator.group.slices import Slices, Steps
     from ottla.coordinator.group.streams.configuration import ConfiguredTopology
-    from ottla.coordinator.group.streams.group import StreamsGroup, StreamsMember
+    from ottla.coordinator.group.streams.group import StreamsGroup, StreamsMember, Task, TaskMap
     from ottla.coordinator.group.streams.kind import StreamsGroups
     from ottla.coordinator.runtime import CoordinatorRecord
-
-
-_Task: TypeAlias = tuple[str, int]
 
 
 class _MemberSpec(NamedTuple):
@@ -129,9 +126,9 @@ class _ProcessLoad:
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
         """Tasks by member."""
-        self.active: dict[str, list[_Task]] = {}
-        self.standby: dict[str, list[_Task]] = {}
-        self._tasks: set[_Task] = set()
+        self.active: dict[str, list[Task]] = {}
+        self.standby: dict[str, list[Task]] = {}
+        self._tasks: set[Task] = set()
         self._assigned = 0
         self._by_load: _JavaQueue[_Entry] | None = None
 
@@ -140,16 +137,16 @@ class _ProcessLoad:
         """Tasks for each member."""
         return self._assigned / len(self.counts)
 
-    def has_task(self, task: _Task) -> bool:
+    def has_task(self, task: Task) -> bool:
         """Whether a member of the process has the task, of any kind."""
         return task in self._tasks
 
-    def add(self, member_id: str, task: _Task, *, is_active: bool) -> int:
+    def add(self, member_id: str, task: Task, *, is_active: bool) -> int:
         """Assign a task to a member; return how many it has then."""
         self._by_load = None
         return self._add(member_id, task, is_active=is_active)
 
-    def _add(self, member_id: str, task: _Task, *, is_active: bool) -> int:
+    def _add(self, member_id: str, task: Task, *, is_active: bool) -> int:
         self._assigned += 1
         self._tasks.add(task)
         kind = self.active if is_active else self.standby
@@ -157,7 +154,7 @@ class _ProcessLoad:
         self.counts[member_id] += 1
         return self.counts[member_id]
 
-    def add_to_least_loaded(self, task: _Task, *, is_active: bool) -> int:
+    def add_to_least_loaded(self, task: Task, *, is_active: bool) -> int:
         """Assign a task to the member with the fewest; return how many it has then."""
         if len(self.counts) == 1:
             return self._add(next(iter(self.counts)), task, is_active=is_active)
@@ -213,8 +210,8 @@ class _Assignment:
         self._total_quota = _Quota(active + stateful * given.standby_replicas, members)
         self._process_of = {name: given.members[name].process_id for name in self._ordered}
         self._processes: dict[str, _ProcessLoad] = {}
-        self._previous_active: dict[_Task, str] = {}
-        self._previous_standby: dict[_Task, list[str]] = {}
+        self._previous_active: dict[Task, str] = {}
+        self._previous_standby: dict[Task, list[str]] = {}
 
     def run(self) -> Steps[dict[str, Tasks]]:
         """Assign all tasks."""
@@ -225,9 +222,9 @@ class _Assignment:
                 yield
             spec = self._given.members[member_id]
             self._processes.setdefault(spec.process_id, _ProcessLoad()).counts[member_id] = 0
-            for task in _tasks(spec.tasks.active):
+            for task in tasks_of(spec.tasks.active):
                 self._previous_active[task] = member_id
-            for task in _tasks(spec.tasks.standby):
+            for task in tasks_of(spec.tasks.standby):
                 self._previous_standby.setdefault(task, []).append(member_id)
         yield from self._assign_active()
         if self._given.standby_replicas > 0:
@@ -245,7 +242,7 @@ class _Assignment:
     def _load(self, member_id: str) -> _ProcessLoad:
         return self._processes[self._process_of[member_id]]
 
-    def _task_ids(self, *, only_stateful: bool) -> list[_Task]:
+    def _task_ids(self, *, only_stateful: bool) -> list[Task]:
         return [
             (name, index)
             for name, one in self._given.subtopologies.items()
@@ -281,7 +278,7 @@ class _Assignment:
             self._count_active(process.add_to_least_loaded(task, is_active=True))
             processes.add(process)
 
-    def _keep_active(self, task: _Task, member_id: str | None) -> bool:
+    def _keep_active(self, task: Task, member_id: str | None) -> bool:
         """Assign a task to the member that had it, within its share; whether it was."""
         if member_id is None:
             return False
@@ -295,7 +292,7 @@ class _Assignment:
         self._active_quota.count(count)
         self._total_quota.count(count)
 
-    def _least_loaded(self, members: list[str] | None, task: _Task | None) -> str | None:
+    def _least_loaded(self, members: list[str] | None, task: Task | None) -> str | None:
         """Return the member of the least loaded process; with a task, only if it has it not.
 
         As in Kafka the first member's process decides whether the task is there already.
@@ -316,7 +313,7 @@ class _Assignment:
 
     def _assign_standby(self) -> Steps[None]:
         replicas = self._given.standby_replicas
-        left: list[tuple[_Task, int]] = []
+        left: list[tuple[Task, int]] = []
         stateful = sorted(self._task_ids(only_stateful=True), key=_by_partition, reverse=True)
         for position, task in enumerate(stateful):
             if position % SLICE == 0:
@@ -342,7 +339,7 @@ class _Assignment:
                     )
                     break
 
-    def _keep_standby(self, task: _Task) -> bool:
+    def _keep_standby(self, task: Task) -> bool:
         """Assign a standby task to a member that had the task, within its share."""
         active = self._previous_active.get(task)
         if active is not None and not self._load(active).has_task(task) and self._has_room(active):
@@ -360,7 +357,7 @@ class _Assignment:
     def _count_standby(self, count: int) -> None:
         self._total_quota.count(count)
 
-    def _add_standby(self, processes: _JavaQueue[_ProcessLoad], task: _Task) -> bool:
+    def _add_standby(self, processes: _JavaQueue[_ProcessLoad], task: Task) -> bool:
         passed: list[_ProcessLoad] = []
         is_found = False
         while len(processes):
@@ -375,15 +372,11 @@ class _Assignment:
         return is_found
 
 
-def _by_partition(task: _Task) -> tuple[int, str]:
+def _by_partition(task: Task) -> tuple[int, str]:
     return task[1], task[0]
 
 
-def _tasks(tasks: TaskMap) -> list[_Task]:
-    return [(key, partition) for key, partitions in tasks.items() for partition in partitions]
-
-
-def _compact(tasks: Iterable[_Task]) -> TaskMap:
+def _compact(tasks: Iterable[Task]) -> TaskMap:
     found: dict[str, list[int]] = {}
     for key, partition in sorted(tasks):
         found.setdefault(key, []).append(partition)
