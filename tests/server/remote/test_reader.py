@@ -119,8 +119,8 @@ class Node:
         isolation: FetchIsolation = UNCOMMITTED,
     ) -> Any:
         """Return what the tier has at offset."""
-        wanted = OffsetMovedToTier(offset, max_bytes, min_one_message=True)
-        read = self.reader.read(log, wanted, isolation)
+        requested = OffsetMovedToTier(offset, max_bytes, min_one_message=True)
+        read = self.reader.read(log, requested, isolation)
         self.run()
         return read.result.value
 
@@ -201,9 +201,9 @@ def test_too_many_reads_are_refused_and_abandoned_ones_cost_nothing(log: Partiti
     """The queue has an end; an abandoned read does not reach the tier."""
     node = Node(remote_log_reader_threads="1", remote_log_reader_max_pending_tasks="2")
     node.segments.add([node.tier.copy(new_log_with_three(), new_log_with_three().segments[0])])
-    wanted = OffsetMovedToTier(0, MUCH, min_one_message=True)
+    requested = OffsetMovedToTier(0, MUCH, min_one_message=True)
     log = new_log_with_three()
-    reads = [node.reader.read(log, wanted, UNCOMMITTED) for _ in range(4)]
+    reads = [node.reader.read(log, requested, UNCOMMITTED) for _ in range(4)]
     assert isinstance(reads[3].result.error, KafkaError)
     assert reads[3].result.error.code is ErrorCode.UNKNOWN_SERVER_ERROR
     answers: list[int] = []
@@ -229,8 +229,8 @@ def new_log_with_three() -> PartitionLog:
 
 def test_answers_come_when_the_last_read_is_done(node: Node, log: PartitionLog) -> None:
     """Not before, and once."""
-    wanted = [OffsetMovedToTier(offset, MUCH, min_one_message=True) for offset in (0, 30)]
-    reads = [node.reader.read(log, one, UNCOMMITTED) for one in wanted]
+    requested = [OffsetMovedToTier(offset, MUCH, min_one_message=True) for offset in (0, 30)]
+    reads = [node.reader.read(log, one, UNCOMMITTED) for one in requested]
     answers: list[bool] = []
     node.reader.wait_for_fetches(
         reads, lambda: answers.append(all(one.result.succeeded for one in reads))
@@ -274,12 +274,12 @@ def test_aborts_come_from_the_tier_and_then_from_the_local_log(node: Node, tiere
         end(log, producer, commit=False)
     log.update_high_watermark(log.log_end_offset)
     assert len(log.segments) == 4
-    wanted = {}
+    expected = {}
     for offset in range(log.segments[tiered].base_offset):
         found, aborted = log.reads.find(offset, MUCH, COMMITTED, min_one_message=True)
-        wanted[offset] = content(found), aborted
+        expected[offset] = content(found), aborted
     node.segments.add(node.tier.take_over(log, tiered))
-    for offset, (records, aborted) in wanted.items():
+    for offset, (records, aborted) in expected.items():
         found, remote = node.read(log, offset, isolation=COMMITTED)
         assert content(found) == records
         assert remote is not None
@@ -293,10 +293,10 @@ def test_times_are_found_in_the_tier(node: Node) -> None:
     for number in range(60):
         put(log, 2, timestamp=NOW_MS + number * 10)
     times = range(NOW_MS - 5, NOW_MS + 605, 5)
-    wanted = {time: offset_for_timestamp(log, time) for time in times}
+    answers = {time: offset_for_timestamp(log, time) for time in times}
     node.segments.add(node.tier.take_over(log, 4))
     start = log.segments[0].base_offset
-    for time, expected in wanted.items():
+    for time, expected in answers.items():
         search = node.reader.search(log, time)
         node.run()
         found = search.result.value

@@ -1,0 +1,99 @@
+"""Reads of the metadata topic by a broker: what a write leaves, and the file in a worker."""
+
+from __future__ import annotations
+
+from collections import deque
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from ottla.clock import Clock
+from ottla.errors import ErrorCode, KafkaError
+from ottla.purgatory.loop import Loop
+from ottla.purgatory.timing_wheel import TimingWheel
+from ottla.purgatory.work import Worker
+from ottla.server.remote.metadata_topic import RemoteMetadataTopic
+from ottla.testing.disk import SimulatedFile
+from tests.storage.logs import NOW_MS, new_log
+from tests.storage.remote.test_records import SEGMENT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+WAIT_MS = 1000
+
+
+class Time(Clock):
+    """A clock that stands still."""
+
+    def now_ms(self) -> int:
+        return NOW_MS
+
+    def monotonic_ms(self) -> int:
+        return 0
+
+
+class Broker:
+    """The leader of the topic's only partition, whose turns the test runs."""
+
+    def __init__(self) -> None:
+        self.log = new_log()
+        self.events: list[str] = []
+        self.turns: deque[Callable[[], None]] = deque()
+        self.timer = TimingWheel(0)
+        settings = SimpleNamespace(remote_log_metadata_consume_wait_ms=WAIT_MS)
+        metadata: Any = SimpleNamespace(
+            config=SimpleNamespace(remote_metadata=settings), partition_count=lambda _topic: 1
+        )
+        loop = Loop(Time(), self.timer, Worker(self.turns.append))
+        controller: Any = None
+        replicas: Any = self
+        self.topic = RemoteMetadataTopic(metadata, replicas, controller, loop, self._in_worker)
+
+    def on_high_watermark(self, *_: object) -> None:
+        """Follow no high watermark: the test reads."""
+
+    def find(self, *_: object) -> Any:
+        return self
+
+    def append(self, _partition: Any, batch: memoryview, *_: object) -> Any:
+        info = self.log.writes.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS)
+        return SimpleNamespace(info=info)
+
+    def _in_worker(self, _volume: object, job: Any, done: Callable[[Any, Any], None]) -> None:
+        result = job()
+        self.events.append("read")
+        done(result, None)
+
+    def run(self) -> None:
+        """Run all turns."""
+        while self.turns:
+            self.turns.popleft()()
+
+
+def test_the_file_is_pinned_in_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write is complete when it is read back, and leaves no timer."""
+    broker = Broker()
+    for name in ("pin", "unpin"):
+        monkeypatch.setattr(SimulatedFile, name, lambda _, name=name: broker.events.append(name))
+    written = broker.topic.write(SEGMENT)
+    broker.run()
+    assert (written.done, len(broker.timer), broker.events) == (False, 1, [])
+    broker.log.update_high_watermark(1)
+    broker.topic.refresh()
+    broker.run()
+    assert written.succeeded
+    assert len(broker.timer) == 0
+    assert broker.events == ["pin", "read", "unpin"]
+    assert broker.topic.table((SEGMENT.topic_id, 0)).segments() == [SEGMENT]
+    assert broker.topic.table((SEGMENT.topic_id, 1)).segments() == []
+
+
+def test_a_write_that_is_not_committed_times_out() -> None:
+    """At the deadline, with the error that the copy reports."""
+    broker = Broker()
+    written = broker.topic.write(SEGMENT)
+    broker.timer.advance(WAIT_MS)
+    assert isinstance(written.error, KafkaError)
+    assert written.error.code is ErrorCode.REQUEST_TIMED_OUT
