@@ -9,8 +9,8 @@ declare the usual ones as data; functions are for those with rules of their own.
 A request that a broker forwards is checked where it is decided: by the active controller of this
 node (`ForwardedGuard`), or by another node, which has the client's principal and address in the
 envelope. The controller knows every right that was granted; a broker on the way may learn of one
-later, so it denies nothing but a token for another owner (`handlers/delegation_tokens.py`). What it
-does itself with such a request (`handlers/own_settings.py`) it does only for what its own
+later, so it denies nothing but a token for another owner (`handlers/credentials.py`). What it
+does itself with such a request (`handlers/configs.py`) it does only for what its own
 authorizer allows.
 
 Kafka: kafka.server.AuthHelper and the checks in KafkaApis and ControllerApis;
