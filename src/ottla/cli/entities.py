@@ -68,6 +68,9 @@ _SOURCE_NAMES = {
 _ALL_BROKERS = ""
 
 
+# ---------------------------------------------------------------- quotas
+
+
 def describe_quotas(admin: Admin, types: list[str], names: list[str]) -> None:
     """Print the quotas of entities of exactly these types, and users' credentials."""
     found = _quotas(admin, types, names)
@@ -92,7 +95,9 @@ def describe_quotas(admin: Admin, types: list[str], names: list[str]) -> None:
         values = ", ".join(f"{key}={double_text(value)}" for key, value in limits.items())
         click.echo(f"Quota configs for {shown} are {values}")
     if types == ["users"] and "" not in names:
-        _describe_credentials(admin, names)
+        for user, mechanisms in _credentials_of(admin, names).items():
+            values = ", ".join(f"{name}=iterations={count}" for name, count in mechanisms.items())
+            click.echo(f"SCRAM credential configs for user-principal '{user}' are {values}")
 
 
 def _quotas(admin: Admin, types: list[str], names: list[str]) -> dict[Any, dict[str, float]]:
@@ -103,9 +108,6 @@ def _quotas(admin: Admin, types: list[str], names: list[str]) -> dict[Any, dict[
     }
     found: dict[Any, dict[str, float]] = admin.describe_client_quotas(requested, strict=True)
     return found
-
-
-# ---------------------------------------------------------------- alter
 
 
 def alter_quotas(
@@ -174,19 +176,15 @@ def _check_credentials(names: list[str], added: dict[str, str], deleted: list[st
         )
 
 
+# ---------------------------------------------------------------- SCRAM credentials
+
+
 class Credential(NamedTuple):
     """A password for one mechanism."""
 
     mechanism: str
     iterations: int
     password: str
-
-
-def _describe_credentials(admin: Admin, names: list[str]) -> None:
-    """Print the mechanisms and iterations of users; without names, of all users."""
-    for user, mechanisms in _credentials_of(admin, names).items():
-        values = ", ".join(f"{name}=iterations={count}" for name, count in mechanisms.items())
-        click.echo(f"SCRAM credential configs for user-principal '{user}' are {values}")
 
 
 def _credentials_of(admin: Admin, names: list[str]) -> dict[str, dict[str, int]]:
@@ -256,6 +254,9 @@ def parse_credential(mechanism: str, text: str) -> Credential:
     if not match[2]:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Password must not be empty")
     return Credential(mechanism, iterations, match[2])
+
+
+# ---------------------------------------------------------------- resources
 
 
 def describe_resources(admin: Admin, kind: str, name: str | None, *, describe_all: bool) -> None:

@@ -38,7 +38,7 @@ class ShellState:
 
     def find(self, path: str) -> list[Found]:
         """Return the nodes that match a path."""
-        return _find_nodes(self.root, path, self.working_directory)
+        return list(_matches(self.root, path_parts(path, self.working_directory), ()))
 
 
 def run(call: ShellCall, state: ShellState) -> Iterator[str]:
@@ -166,11 +166,6 @@ class Found(NamedTuple):
     def last_part(self) -> str:
         """The node's name."""
         return self.path[-1] if self.path else "/"
-
-
-def _find_nodes(root: Node, pattern: str, working_directory: str) -> list[Found]:
-    """Return the nodes that match a path, in order."""
-    return list(_matches(root, path_parts(pattern, working_directory), ()))
 
 
 def _matches(node: Node, parts: Sequence[str], path: tuple[str, ...]) -> Iterator[Found]:

@@ -206,15 +206,14 @@ class AclsAdmin(AdminCalls):
             ]
         )
         answer = await self._call(request, timeout=timeout)
-        return dict(zip(listed, map(_deleted, answer.filter_results), strict=True))
+        return {
+            acl_filter: _error_of(result) or [_acl(one, one) for one in result.matching_acls]
+            for acl_filter, result in zip(listed, answer.filter_results, strict=True)
+        }
 
 
 def _error_of(result: Any) -> KafkaError | None:
     return error_or_none(result.error_code, result.error_message)
-
-
-def _deleted(result: Any) -> list[Acl] | KafkaError:
-    return _error_of(result) or [_acl(one, one) for one in result.matching_acls]
 
 
 def _acl(resource: Any, entry: Any) -> Acl:
