@@ -8,6 +8,7 @@ import pytest
 
 from ottla.storage.log.config import LogConfig
 from ottla.storage.log.leader_epochs import EpochEntry, LeaderEpochs
+from ottla.storage.log.retention import ClockStep
 from ottla.storage.remote.partition_segments import PartitionSegments
 from ottla.storage.remote.retention import LogPosition, expired_segments
 from ottla.storage.remote.segment import RemoteSegment, SegmentState, SegmentUpdate
@@ -73,6 +74,27 @@ def test_expiry(config: LogConfig, log: LogPosition, expired: list[int], start_o
     found, start = expired_segments(table_of(*[_COPIED] * 4), log, config, 10_000)
     assert [one.start_offset for one in found] == expired
     assert start == start_offset
+
+
+@pytest.mark.parametrize(
+    ("step", "expired"),
+    [
+        (None, [0, 10, 20, 30]),
+        (ClockStep(100_000, 103_000), [0]),  # all are a few seconds old
+        (ClockStep(94_000, 103_000), [0, 10, 20]),  # two are old anyway
+        (ClockStep(100_000, 1000), [0, 10, 20, 30]),  # all but one were written after the jump
+    ],
+)
+def test_a_clock_that_jumps_deletes_one_segment_at_a_time(
+    step: ClockStep | None, expired: list[int]
+) -> None:
+    """The disk does the same; what is too large goes by its size all the same."""
+    config = replace(KEPT, retention_ms=8000)
+    found, _ = expired_segments(table_of(*[_COPIED] * 4), LOG, config, 103_500, step)
+    assert [one.start_offset for one in found] == expired
+    config = replace(config, retention_bytes=0)
+    found, _ = expired_segments(table_of(*[_COPIED] * 4), LOG, config, 103_500, step)
+    assert len(found) == 4
 
 
 def test_unfinished_work_is_finished() -> None:

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ottla.cli.dev import ADMIN, MECHANISM
-
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -85,6 +83,8 @@ def _format(config: BrokerConfig, users: Sequence[str]) -> None:
 
 def _secured_lines(files: DevFiles, banner: Banner) -> Iterator[str]:
     """Yield the lines for a node with TLS and SCRAM."""
+    from ottla.cli.dev import ADMIN
+
     bootstrap = banner.bootstrap
     *lines, _ = banner.lines()  # the last line is a command without credentials
     yield from lines
@@ -106,6 +106,8 @@ def _secured_lines(files: DevFiles, banner: Banner) -> Iterator[str]:
 
 def _python_lines(files: DevFiles, bootstrap: str) -> Iterator[str]:
     """Yield an expression for each Python client that connects as the admin."""
+    from ottla.cli.dev import ADMIN, MECHANISM
+
     own = {
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": MECHANISM,

@@ -14,9 +14,10 @@ import click
 
 from ottla.cli.options.connection import consumer_settings, pairs, read_file
 from ottla.cli.options.flags import require, version_option
-from ottla.cli.options.joptsimple import INTEGER, LONG, ToolCommand, refuse_both
+from ottla.cli.options.joptsimple import INTEGER, LONG, ToolCommand
 from ottla.cli.output.failures import ToolError, failures_reported
 from ottla.cli.output.java_format import BYTES_PER_MB, decimals, java_date, print_metrics, ratio
+from ottla.cli.perf.read_flags import accept_old_flags, warn_of_timeout
 from ottla.clients.consumer.core import RebalanceListener
 
 if TYPE_CHECKING:
@@ -213,26 +214,3 @@ class ConsumerRun:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def accept_old_flags(flags: dict[str, Any]) -> None:
-    """Warn about deprecated flags, and store --messages as the number of records."""
-    if (flags["messages"] is None) == (flags["num_records"] is None):
-        raise click.UsageError(
-            "Exactly one of the following arguments is required: [messages], [num-records]"
-        )
-    if flags["consumer_config"] and flags["command_config"]:
-        refuse_both("consumer.config", "command-config")
-    if flags["messages"] is not None:
-        click.echo("Warning: --messages is deprecated. Use --num-records instead.")
-        flags["num_records"] = flags["messages"]
-    if flags["consumer_config"]:
-        click.echo("Warning: --consumer.config is deprecated. Use --command-config instead.")
-
-
-def warn_of_timeout(timeout_ms: int) -> None:
-    """Print the warning that fewer records were read than requested."""
-    click.echo(
-        "WARNING: Exiting before consuming the expected number of records: timeout "
-        f"({timeout_ms} ms) exceeded. You can use the --timeout option to increase the timeout."
-    )

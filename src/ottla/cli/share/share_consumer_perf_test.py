@@ -17,7 +17,7 @@ from ottla.cli.options.flags import require, version_option
 from ottla.cli.options.joptsimple import INTEGER, LONG, ToolCommand
 from ottla.cli.output.failures import failures_reported
 from ottla.cli.output.java_format import BYTES_PER_MB, decimals, java_date, print_metrics, ratio
-from ottla.cli.perf.consumer_perf_test import accept_old_flags, warn_of_timeout
+from ottla.cli.perf.read_flags import accept_old_flags, warn_of_timeout
 
 if TYPE_CHECKING:
     from ottla.clients.share.blocking import ShareConsumer

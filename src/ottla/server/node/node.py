@@ -70,9 +70,6 @@ from ottla.server.node.startup import (
     log_recovered,
     log_starting,
 )
-from ottla.server.remote.log_manager import RemoteLogManager
-from ottla.server.remote.metadata_topic import RemoteMetadataTopic
-from ottla.server.remote.reader import RemoteReader
 from ottla.server.requests.decompression import Decompression
 from ottla.server.requests.dispatch import Dispatcher, RequestLog, requests_are_logged
 from ottla.server.system.timers import next_aligned_tick
@@ -246,6 +243,10 @@ class Node:
 
     def _add_tier(self, replicas: ReplicaSet) -> None:
         """Add what copies segments to the tier, deletes them there and reads them (KIP-405)."""
+        from ottla.server.remote.log_manager import RemoteLogManager
+        from ottla.server.remote.metadata_topic import RemoteMetadataTopic
+        from ottla.server.remote.reader import RemoteReader
+
         resources, loop = self._resources, self._resources.core_loop
         tier = resources.open_tier(self.config)
         manager = RemoteLogManager(

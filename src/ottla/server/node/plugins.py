@@ -28,7 +28,6 @@ from ottla.network.token_retrieval import RETRIEVER, VALIDATOR
 from ottla.security.acl import Operation, ResourceType
 from ottla.security.authorizer import Decision, StandardAuthorizer, str_of
 from ottla.security.principal import parse_principal
-from ottla.storage.remote.managers.directory import DirectoryStorage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -174,6 +173,8 @@ def load_storage_manager(
 
     Blocks: it may reach for a server.
     """
+    from ottla.storage.remote.managers.directory import DirectoryStorage
+
     name = config.remote_log_storage_manager_class_name or ""
     made = load_storage_class(name)
     own = config.given_after(config.remote_log_storage_manager_impl_prefix)

@@ -36,12 +36,10 @@ from ottla.server.node.plugins import (
     load_policies,
     load_storage_manager,
 )
-from ottla.server.remote.log_manager import Tier
 from ottla.server.system.timers import LoopTimer
 from ottla.server.system.turns import TurnWatch, WatchedLoop
 from ottla.server.system.workers import VolumeWorkers, new_lock
 from ottla.storage.directories.log_dir import LogDirectory
-from ottla.storage.remote.index_cache import RemoteIndexCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -49,6 +47,7 @@ if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.server.broker.metadata import BrokerMetadata
     from ottla.server.broker.telemetry import Telemetry
+    from ottla.server.remote.log_manager import Tier
     from ottla.server.system.environment import Environment, RunInWorker, WorkerPool
     from ottla.storage.log_set.log_set import LogSet
 
@@ -165,6 +164,9 @@ class NodeResources:
 
     def open_tier(self, config: BrokerConfig) -> Tier:
         """Return the configured storage manager with its index cache and workers; PluginError."""
+        from ottla.server.remote.log_manager import Tier
+        from ottla.storage.remote.index_cache import RemoteIndexCache
+
         environment, loop = self.environment, self.loop
         storage = load_storage_manager(config, environment.open_directory, self.identity.cluster_id)
         cache = RemoteIndexCache(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ottla.purgatory.pending import Pending
 from ottla.storage.log.partition_log import NO_OFFSET
+from ottla.storage.log.retention import ClockJumpDetector
 from ottla.storage.remote.copying import described, next_candidate
 from ottla.storage.remote.retention import LogPosition, expired_segments
 from ottla.storage.remote.segment import SegmentState, SegmentUpdate
@@ -88,6 +89,9 @@ class RemoteLogManager:
         self._copiers, self._expirers = tier.copiers, tier.expirers
         self._new_uuid = new_uuid
         self._led: dict[tuple[Uuid, int], _Leadership] = {}
+        clock = loop.clock
+        self._jumps = ClockJumpDetector(clock.now_ms(), clock.monotonic_ms())
+        """A jump counts until the next start: segments from before it keep their real age."""
         self._is_closed = False
 
     def start(self) -> None:
@@ -141,7 +145,9 @@ class RemoteLogManager:
     def _tick(self, _now_ms: int) -> None:
         if self._is_closed:
             return
-        next_ms = self._loop.clock.monotonic_ms() + self._config.remote_log_manager_task_interval_ms
+        clock = self._loop.clock
+        self._jumps.look(clock.now_ms(), clock.monotonic_ms())
+        next_ms = clock.monotonic_ms() + self._config.remote_log_manager_task_interval_ms
         self._loop.timer.add(next_ms, self._tick)
         self._topic.refresh()
         self._begin(self._begin_turns(), "remote tasks")
@@ -285,6 +291,7 @@ class RemoteLogManager:
             LogPosition.of(partition_log),
             partition_log.config,
             self._loop.clock.now_ms(),
+            self._jumps.step,
         )
         partition_log.advance_start(start_offset)
         for segment in expired:

@@ -29,6 +29,10 @@ class ClockStep(NamedTuple):
     at_ms: int
     """The wall time right after the jump: later timestamps were written after it."""
 
+    def makes_old(self, newest_ms: int, now_ms: int, retention_ms: int) -> bool:
+        """Whether a segment whose newest record is of this time is too old only by the jump."""
+        return newest_ms < self.at_ms and now_ms - self.size_ms - newest_ms <= retention_ms
+
 
 SMALLEST_STEP_MS = 60_000
 """Smaller differences come from clock corrections or a delayed event loop."""
@@ -114,9 +118,8 @@ def _by_time(log: PartitionLog, now_ms: int, step: ClockStep | None, max_count: 
     due = _due(log, _older_than(now_ms, log.config.disk_retention_ms), max_count)
     if step is None or not due:
         return Due(due)
-    is_old_anyway = _older_than(now_ms - step.size_ms, log.config.disk_retention_ms)
-    count = 0
-    while count < len(due) and (is_old_anyway(due[count]) or _newest_ms(due[count]) >= step.at_ms):
+    retention_ms, count = log.config.disk_retention_ms, 0
+    while count < len(due) and not step.makes_old(_newest_ms(due[count]), now_ms, retention_ms):
         count += 1
     is_active = count < len(due) and due[count] is log.segments.active
     allowed = due[: count if is_active else count + 1]

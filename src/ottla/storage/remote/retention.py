@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from ottla.storage.log.config import LogConfig
     from ottla.storage.log.partition_log import PartitionLog
+    from ottla.storage.log.retention import ClockStep
     from ottla.storage.remote.partition_segments import PartitionSegments
     from ottla.storage.remote.segment import RemoteSegment
 
@@ -41,13 +42,18 @@ class LogPosition(NamedTuple):
 
 
 def expired_segments(
-    table: PartitionSegments, log: LogPosition, config: LogConfig, now_ms: int
+    table: PartitionSegments,
+    log: LogPosition,
+    config: LogConfig,
+    now_ms: int,
+    step: ClockStep | None = None,
 ) -> tuple[list[RemoteSegment], int]:
     """Return the segments to delete, and where the log begins without them.
 
-    Deletions that were not finished are among them, copies that were abandoned once they are as old
-    or below the start, and all below the log's lineage. Segments outside of it are kept, as long as
-    their epochs could be another leader's.
+    Deletions that were not finished are among them, and all below the start or the log's lineage,
+    abandoned copies too. Segments outside of the lineage are kept, as long as their epochs could be
+    another leader's. Of segments that are old only because the clock jumped, one is deleted: an
+    operator can correct the clock before the next turn, as with local segments.
     """
     if not log.lineage:
         return [], log.start_offset
@@ -66,8 +72,12 @@ def expired_segments(
         excess = total - config.retention_bytes
     is_timed = "delete" in config.cleanup_policy and config.retention_ms >= 0
     expired = []
+    is_held_back = False
     for segment in counted:
-        is_old = is_timed and segment.max_timestamp_ms < now_ms - config.retention_ms
+        newest_ms = segment.max_timestamp_ms
+        is_old = is_timed and now_ms - newest_ms > config.retention_ms
+        if is_old and step is not None and step.makes_old(newest_ms, now_ms, config.retention_ms):
+            is_old, is_held_back = not is_held_back, True
         if segment.end_offset >= start_offset:
             if not is_old and excess < max(segment.size_bytes, 1):
                 break
