@@ -46,7 +46,12 @@ def context(key: int, level: Callable[[str], int], asked: list[object]) -> Any:
         image=SimpleNamespace(features=features), metadata=SimpleNamespace(config=config)
     )
     return SimpleNamespace(
-        api=served_apis()[key], api_version=1, authorize=authorize, broker=broker
+        api=served_apis()[key],
+        api_key=key,
+        api_version=1,
+        authorize=authorize,
+        broker=broker,
+        quota_use=None,
     )
 
 
@@ -70,10 +75,11 @@ def test_rights_come_after_the_feature(feature: str, key: int) -> None:
     """As in Kafka: the answer to everyone is UNSUPPORTED_VERSION."""
     asked: list[object] = []
     levels = {**dict.fromkeys(APIS, 1), feature: 0}
-    right = served_apis()[key].right
+    api = served_apis()[key]
     ctx, request = context(key, levels.__getitem__, asked), request_of(key)
+    assert api.right(ctx, request) is None
     try:
-        response = right(ctx, request).response  # type: ignore[union-attr]
+        response = api.handler(ctx, request)  # the handler alone, as on a node without authorizer
     except KafkaError as error:
         response = refused(request, error, 1)
     (refusal,) = getattr(response, "groups", [response])

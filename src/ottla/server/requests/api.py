@@ -17,7 +17,7 @@ from pkgutil import walk_packages
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
-from ottla.errors import KafkaError, TooManyElements
+from ottla.errors import ErrorCode, KafkaError, TooManyElements
 from ottla.protocol import codec
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.frames import encode_response
@@ -29,7 +29,7 @@ from ottla.server.requests.parts import (
     in_parts,
     max_elements,
 )
-from ottla.server.requests.refusals import refused
+from ottla.server.requests.refusals import refused, refused_without_text
 from ottla.server.requests.rights import InOrder, if_enabled, refusing_parts
 
 if TYPE_CHECKING:
@@ -88,6 +88,7 @@ def handles(  # noqa: PLR0913 - the whole declaration of an API
     *,
     right: Check | tuple[Check, ...],
     is_enabled: Callable[[Context], bool] | None = None,
+    disabled_has_text: bool = False,
     forwarded: bool = False,
     throttled: bool = True,
     refused_over_quota_from: int = 0,
@@ -98,7 +99,8 @@ def handles(  # noqa: PLR0913 - the whole declaration of an API
     """Bind a function to an API: its right, or several of which each is needed, and the rest.
 
     The API is served on the listeners that its request class names, or on the one named here. In a
-    cluster for which it is not enabled it is refused before any right is looked at.
+    cluster for which it is not enabled it is refused before any right is looked at, also without an
+    authorizer: by its code alone, as in Kafka, or with the text of the code.
     """
     checked = InOrder(right) if isinstance(right, tuple) else right
     if is_enabled is not None:
@@ -106,6 +108,8 @@ def handles(  # noqa: PLR0913 - the whole declaration of an API
 
     def bind(function: Handler) -> Handler:
         key = ApiKey(request.message_key)
+        if is_enabled is not None:
+            function = _refused_unless(is_enabled, function, has_text=disabled_has_text)
         lowest, highest = request.versions
         api = Api(
             key,
@@ -126,6 +130,21 @@ def handles(  # noqa: PLR0913 - the whole declaration of an API
         return function
 
     return bind
+
+
+def _refused_unless(
+    is_enabled: Callable[[Context], bool], function: Handler, *, has_text: bool
+) -> Handler:
+    @wraps(function)
+    def handler(ctx: Context, request: Any) -> Any:
+        if is_enabled(ctx):
+            return function(ctx, request)
+        code = ErrorCode.UNSUPPORTED_VERSION
+        if has_text:
+            raise KafkaError(code)
+        return refused_without_text(request, code, ctx.api_version)
+
+    return handler
 
 
 def _parted(function: Handler) -> Handler:

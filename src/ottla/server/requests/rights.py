@@ -220,22 +220,12 @@ class InOrder:
         return ", ".join(text_of(right) for right in self.rights)
 
 
-def if_enabled(
-    is_enabled: Callable[[Context], bool], right: Check, *, has_text: bool = False
-) -> Check:
-    """Look at a right only in clusters that have the API's feature; refuse the request in others.
-
-    Most refusals have a code alone, as Kafka's; those `has_text` names the cause as well.
-    """
+def if_enabled(is_enabled: Callable[[Context], bool], right: Check) -> Check:
+    """Look at a right only in clusters that have the API's feature: others refuse the request."""
 
     @wraps(right)
     def check(ctx: Context, request: Any) -> Decision | None:
-        if is_enabled(ctx):
-            return right(ctx, request)
-        code = ErrorCode.UNSUPPORTED_VERSION
-        if has_text:
-            raise KafkaError(code)
-        return Denied(refused_without_text(request, code, ctx.api_version))
+        return right(ctx, request) if is_enabled(ctx) else None
 
     check.__doc__ = text_of(right)
     return check

@@ -39,7 +39,7 @@ from ottla.purgatory.pending import Pending, Steps
 from ottla.security.acl import Operation, ResourceType
 from ottla.server.handlers.modern_groups import is_enabled
 from ottla.server.requests.api import handles
-from ottla.server.requests.rights import Each, InOrder, Reduced, Right, if_enabled, split, text_of
+from ottla.server.requests.rights import Each, Reduced, Right, split, text_of
 from ottla.types import ZERO_UUID, TopicPartition, Uuid
 
 if TYPE_CHECKING:
@@ -125,11 +125,6 @@ def _unless_refused(right: Check) -> Check:
 _READ_TOPICS: Final = _unless_refused(
     Each(Operation.READ, ResourceType.TOPIC, "topics", "topic_name")
 )
-
-
-def _offsets_right(operation: Operation) -> Check:
-    rights = InOrder((Right(operation, ResourceType.GROUP, "group_id"), _READ_TOPICS))
-    return if_enabled(is_enabled, rights, has_text=True)
 
 
 @handles(
@@ -262,7 +257,9 @@ def _partition(one: Any, end: int | ErrorCode | None) -> Partition:
 
 @handles(
     AlterShareGroupOffsetsRequest,
-    right=_offsets_right(Operation.READ),
+    right=(Right(Operation.READ, ResourceType.GROUP, "group_id"), _READ_TOPICS),
+    is_enabled=is_enabled,
+    disabled_has_text=True,
 )
 def alter_share_group_offsets(
     ctx: Context, request: AlterShareGroupOffsetsRequest
@@ -273,7 +270,9 @@ def alter_share_group_offsets(
 
 @handles(
     DeleteShareGroupOffsetsRequest,
-    right=_offsets_right(Operation.DELETE),
+    right=(Right(Operation.DELETE, ResourceType.GROUP, "group_id"), _READ_TOPICS),
+    is_enabled=is_enabled,
+    disabled_has_text=True,
 )
 def delete_share_group_offsets(
     ctx: Context, request: DeleteShareGroupOffsetsRequest
