@@ -258,4 +258,6 @@ def main(directory: Path) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        sys.exit(f"usage: {sys.argv[0]} DIRECTORY")
     main(Path(sys.argv[1]))

@@ -154,3 +154,19 @@ def test_settings_that_a_running_session_ignores_are_named(
     given = {"spark.master": "local[4]", "spark.sql.a": "1", "spark.driver.memory": "4g"}
     local_session._warn_of_ignored(spark, given)
     assert "without effect are spark.master=local[4], spark.driver.memory=4g; end it" in caplog.text
+
+
+@pytest.mark.parametrize(("error", "is_printed"), [(EOFError(), False), (ValueError(), True)])
+def test_the_end_of_the_jvm_is_no_error_of_accumulators(
+    error: Exception, *, is_printed: bool
+) -> None:
+    """PySpark's server of them may find the closed connection first; other errors are printed."""
+    printed: list[object] = []
+    server = SimpleNamespace(handle_error=lambda *request: printed.append(request))
+    context: Any = SimpleNamespace(_accumulatorServer=server)
+    local_session._pass_over_closed_connections(context)
+    try:
+        raise error
+    except type(error):
+        server.handle_error("request", "address")
+    assert bool(printed) is is_printed

@@ -144,7 +144,9 @@ def session(  # noqa: PLR0913 - keyword arguments, each with its default
     is_new = SparkContext._active_spark_context is None  # noqa: SLF001 - PySpark has no function
     try:
         made: SparkSession = builder.getOrCreate()
-        if not is_new:
+        if is_new:
+            _pass_over_closed_connections(made.sparkContext)
+        else:
             _warn_of_ignored(made, {"spark.master": master, **given})
         return made
     finally:
@@ -231,19 +233,24 @@ def log_nothing(spark: SparkSession) -> None:
 
 def stop(spark: SparkSession) -> None:
     """Stop the session, and its JVM if `session` started it."""
-    server = None
-    if isinstance(spark, SparkSession):  # not that of Spark Connect
-        server = getattr(spark.sparkContext, "_accumulatorServer", None)
-    if server is not None:
-        # PySpark ends its server of accumulators after the JVM has closed its connection: on a busy
-        # machine the server finds that first and prints it as an error
-        server.handle_error = _ignore_error
     spark.stop()
     stop_java()
 
 
-def _ignore_error(_request: object, _address: object) -> None:
-    """Stand for the server's own handling, which prints a traceback."""
+def _pass_over_closed_connections(context: SparkContext) -> None:
+    """Let the end of the JVM's connection pass in silence, however the session ends.
+
+    PySpark ends its server of accumulators after the JVM: on a busy machine the server finds the
+    connection closed before that, and would print a traceback. Other errors are still printed.
+    """
+    server: Any = context._accumulatorServer  # noqa: SLF001 - PySpark has no function
+    report = server.handle_error
+
+    def handle_error(request: Any, address: Any) -> None:
+        if not isinstance(sys.exc_info()[1], EOFError | ConnectionError):
+            report(request, address)
+
+    server.handle_error = handle_error
 
 
 def stop_java(*, timeout: float = 5.0) -> None:
