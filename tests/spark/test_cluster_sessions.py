@@ -120,8 +120,10 @@ def test_programs_that_a_driver_starts_have_its_python(
     """The launcher of its fork server is Spark's only: on other machines there is no such file."""
     seen: list[str | None] = []
 
-    def made() -> None:
+    def made() -> SimpleNamespace:
         seen.append(os.environ.get("PYSPARK_PYTHON"))
+        accumulators = SimpleNamespace(handle_error=None)
+        return SimpleNamespace(sparkContext=SimpleNamespace(_accumulatorServer=accumulators))
 
     builder: Any = SimpleNamespace(getOrCreate=made)
     builder.appName = builder.master = builder.config = lambda *_: builder
