@@ -163,12 +163,12 @@ class Client:
     @property
     def has_ready_connection(self) -> bool:
         """Whether a node has answered on a connection that is open: versions agreed, logged in."""
-        return any(one.channel.ready for one in self._connections.values())
+        return any(connection.channel.ready for connection in self._connections.values())
 
     @property
     def all_in_flight(self) -> int:
         """The number of unanswered requests on all connections."""
-        return sum(one.channel.in_flight for one in self._connections.values())
+        return sum(connection.channel.in_flight for connection in self._connections.values())
 
     def register(self, machine: Machine) -> None:
         """Poll a state machine from now on."""
@@ -262,7 +262,7 @@ class Client:
         features = None if connection is None else connection.channel.features
         if features is None:
             return 0
-        found = (one for one in features.finalized_features if one.name == name)
+        found = (feature for feature in features.finalized_features if feature.name == name)
         return next((one.max_version_level for one in found), 0)
 
     def available_at_ms(self, node_id: int, purpose: str = "") -> int:

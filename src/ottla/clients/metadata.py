@@ -233,7 +233,7 @@ class ClusterMetadata:
         )
         old = self.topics.get(topic.name)
         known = (
-            {one.partition: one for one in old.partitions}
+            {partition.partition: partition for partition in old.partitions}
             if old is not None and old.topic_id == topic.topic_id
             else {}
         )
@@ -268,8 +268,10 @@ class ClusterMetadata:
         endpoints: Sequence[ProduceResponse.NodeEndpoint] | Sequence[FetchResponse.NodeEndpoint],
     ) -> None:
         """Add the addresses of leaders that a Produce or Fetch response names (KIP-951)."""
-        for one in endpoints:
-            self.brokers[one.node_id] = Node(one.node_id, one.host, one.port, one.rack)
+        for endpoint in endpoints:
+            self.brokers[endpoint.node_id] = Node(
+                endpoint.node_id, endpoint.host, endpoint.port, endpoint.rack
+            )
 
     def update_leader(self, partition: TopicPartition, leader: int, epoch: int) -> bool:
         """Apply a leader from a Produce or Fetch response (KIP-951); True if it is newer."""

@@ -42,8 +42,8 @@ class MetricWindow(SampledStat):
     def mean(self, now_ms: int) -> float:
         """Return the mean, NaN without values."""
         samples = self.recorded(now_ms)
-        count = sum(one.count for one in samples)
-        return sum(one.total for one in samples) / count if count else NOT_A_NUMBER
+        count = sum(sample.count for sample in samples)
+        return sum(sample.total for sample in samples) / count if count else NOT_A_NUMBER
 
     def highest(self, now_ms: int) -> float:
         """Return the largest value, NaN without values."""

@@ -151,15 +151,17 @@ def read_offset_fetch(
     found: dict[TopicPartition, OffsetAndMetadata | KafkaError | None] = {}
     for topic in group.topics:
         name = topic.name or names.get(topic.topic_id, "")
-        for one in topic.partitions:
-            key = TopicPartition(name, one.partition_index)
-            if one.error_code:
-                found[key] = KafkaError(one.error_code)
-            elif one.committed_offset < 0:
+        for partition in topic.partitions:
+            key = TopicPartition(name, partition.partition_index)
+            if partition.error_code:
+                found[key] = KafkaError(partition.error_code)
+            elif partition.committed_offset < 0:
                 found[key] = None
             else:
                 found[key] = OffsetAndMetadata(
-                    one.committed_offset, one.metadata or "", one.committed_leader_epoch
+                    partition.committed_offset,
+                    partition.metadata or "",
+                    partition.committed_leader_epoch,
                 )
     return found
 

@@ -236,7 +236,7 @@ def _resolved(given: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
         for name, key in dotted.items()
         if not name.startswith(f"{PROVIDERS}.")
     }
-    return kept, [one.message for one in found.problems]
+    return kept, [problem.message for problem in found.problems]
 
 
 def refuse_positional(client: str, given: tuple[object, ...]) -> None:

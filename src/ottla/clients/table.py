@@ -94,7 +94,7 @@ class AsyncTable:
     async def start(self) -> Self:
         """Read the topic to its end, and follow it from then on."""
         numbers = await self._consumer.partitions_for(self.topic, timeout=self._timeout)
-        self._partitions = [TopicPartition(self.topic, one.partition) for one in numbers]
+        self._partitions = [TopicPartition(self.topic, number.partition) for number in numbers]
         self._consumer.assign(self._partitions)
         self._consumer.seek_to_beginning(*self._partitions)
         self._following = asyncio.get_running_loop().create_task(self._follow())
@@ -105,7 +105,7 @@ class AsyncTable:
         """Wait until all that is in the topic now has been read."""
         self._check_open()
         ends = await self._consumer.end_offsets(self._partitions, timeout=self._timeout)
-        await self._wait(self._core.wait_until({one.partition: ends[one] for one in ends}))
+        await self._wait(self._core.wait_until({end.partition: ends[end] for end in ends}))
 
     async def write(self, key: bytes, value: bytes | None) -> None:
         """Write a value, None to delete the key, and wait until it is read back.
@@ -169,12 +169,15 @@ class AsyncTable:
             records = []
         for record in records:
             table.apply(record.key, record.value)
-        positions = {one.partition: await self._consumer.position(one) for one in self._partitions}
+        positions = {
+            partition.partition: await self._consumer.position(partition)
+            for partition in self._partitions
+        }
         table.advance(positions)
 
     def _is_at_end(self, table: CompactedTable) -> bool:
         """Whether a new reading has nothing left that the brokers have told of."""
-        lags = [self._consumer.lag(one) for one in self._partitions]
+        lags = [self._consumer.lag(partition) for partition in self._partitions]
         return bool(table.positions) and all(lag == 0 for lag in lags)
 
     def _check_open(self) -> None:

@@ -306,20 +306,20 @@ class ClusterControl:
             zk_migration_ready=False,
             end_points=[
                 RegisterControllerRecord.ControllerEndpoint(
-                    name=one.name,
-                    host=one.host,
-                    port=one.port,
-                    security_protocol=one.security_protocol,
+                    name=listener.name,
+                    host=listener.host,
+                    port=listener.port,
+                    security_protocol=listener.security_protocol,
                 )
-                for one in request.listeners
+                for listener in request.listeners
             ],
             features=[
                 RegisterControllerRecord.ControllerFeature(
-                    name=one.name,
-                    min_supported_version=one.min_supported_version,
-                    max_supported_version=one.max_supported_version,
+                    name=feature.name,
+                    min_supported_version=feature.min_supported_version,
+                    max_supported_version=feature.max_supported_version,
                 )
-                for one in request.features
+                for feature in request.features
             ],
         )
         response = ControllerRegistrationResponse(error_message="")

@@ -227,7 +227,7 @@ class DelegationTokenControl:
         requester: Principal,
         now_ms: int,
     ) -> DelegationTokenRecord:
-        if any(one.principal_type != USER_TYPE for one in request.renewers):
+        if any(renewer.principal_type != USER_TYPE for renewer in request.renewers):
             raise KafkaError(ErrorCode.INVALID_PRINCIPAL_TYPE)
         if len(self._by_id) >= MAX_TOKENS:
             raise KafkaError(ErrorCode.POLICY_VIOLATION)
@@ -237,7 +237,8 @@ class DelegationTokenControl:
         )
         max_ms = _sum(now_ms, lifetime_ms)
         renewers = [
-            str(Principal(one.principal_type, one.principal_name)) for one in request.renewers
+            str(Principal(renewer.principal_type, renewer.principal_name))
+            for renewer in request.renewers
         ]
         return DelegationTokenRecord(
             owner=str(owner),

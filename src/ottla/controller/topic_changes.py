@@ -359,7 +359,7 @@ def _as_requested(topic: _Topic, partitions: list[PartitionRegistration]) -> New
         }
         if is_manual
         else None,
-        configs={one.name: one.value for one in topic.configs if one.value is not None},
+        configs={config.name: config.value for config in topic.configs if config.value is not None},
     )
 
 

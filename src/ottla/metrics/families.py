@@ -139,7 +139,7 @@ def quantile_labels(quantiles: Sequence[float], **labels: object) -> tuple[str, 
     """Return the label texts of a summary: one for each quantile, then sum and count."""
     plain = label_text(**labels)
     return (
-        *(label_text(**labels, quantile=one) for one in quantiles),
+        *(label_text(**labels, quantile=quantile) for quantile in quantiles),
         f"_sum{plain}",
         f"_count{plain}",
     )
@@ -148,7 +148,7 @@ def quantile_labels(quantiles: Sequence[float], **labels: object) -> tuple[str, 
 def bucket_labels(bounds: Sequence[float]) -> tuple[str, ...]:
     """Return the label texts of a histogram: one for each bound, +Inf, then sum and count."""
     return (
-        *(f"_bucket{label_text(le=float(one))}" for one in bounds),
+        *(f"_bucket{label_text(le=float(bound))}" for bound in bounds),
         f"_bucket{label_text(le='+Inf')}",
         "_sum",
         "_count",

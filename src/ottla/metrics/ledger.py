@@ -52,7 +52,7 @@ class Ledger:
 
 def size_of_texts(*texts: str) -> int:
     """Return the bytes of an entry that keeps these texts."""
-    return ENTRY_BYTES + sum(len(one) if one.isascii() else 4 * len(one) for one in texts)
+    return ENTRY_BYTES + sum(len(text) if text.isascii() else 4 * len(text) for text in texts)
 
 
 class BoundedCache(Generic[K, V]):

@@ -51,7 +51,7 @@ class Recent:
 def quantiles_of(values: Iterable[float], quantiles: Sequence[float] = QUANTILES) -> list[float]:
     """Return percentiles as Yammer interpolates them; zeros when there are no values."""
     ordered = sorted(values)
-    return [_quantile(ordered, one) for one in quantiles]
+    return [_quantile(ordered, quantile) for quantile in quantiles]
 
 
 def _quantile(ordered: Sequence[float], quantile: float) -> float:

@@ -223,12 +223,13 @@ class Channel:
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION and not self.features:
             # A broker without our newest ApiVersions version responds in version 0 with its ranges.
             self.features = response
-            known = {one.api_key: one.max_version for one in response.api_keys}
+            known = {api_key.api_key: api_key.max_version for api_key in response.api_keys}
             self._negotiate(known.get(ApiVersionsRequest.message_key, 0), now_ms, timeout_ms)
             return
         self.features = response
         self.versions = {
-            one.api_key: (one.min_version, one.max_version) for one in response.api_keys
+            api_key.api_key: (api_key.min_version, api_key.max_version)
+            for api_key in response.api_keys
         }
         if self._new_login is None:
             self._become_ready(now_ms)

@@ -259,7 +259,7 @@ def _signature(value: Callable[[str], Any], algorithm: str, signed: bytes) -> by
         return key.sign(signed, padding.PKCS1v15(), hashes.SHA256())
     if algorithm == "ES256" and isinstance(key, ec.EllipticCurvePrivateKey):
         numbers = decode_dss_signature(key.sign(signed, ec.ECDSA(hashes.SHA256())))
-        return b"".join(one.to_bytes(32, "big") for one in numbers)
+        return b"".join(number.to_bytes(32, "big") for number in numbers)
     raise ConfigError(f"sasl.oauthbearer.assertion: the key does not fit {algorithm}")
 
 

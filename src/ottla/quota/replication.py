@@ -73,9 +73,9 @@ class ReplicationQuota:
         Kafka: org.apache.kafka.common.metrics.stats.SimpleRate.
         """
         samples = self._stat.recorded(now_ms)
-        oldest_ms = min((one.start_ms for one in samples), default=now_ms)
+        oldest_ms = min((sample.start_ms for sample in samples), default=now_ms)
         elapsed_ms = max(now_ms - oldest_ms, self._sample_ms)
-        return sum(one.total for one in samples) * 1000 / elapsed_ms
+        return sum(sample.total for sample in samples) * 1000 / elapsed_ms
 
     def is_exceeded(self, now_ms: int) -> bool:
         """Whether listed replicas have to wait."""

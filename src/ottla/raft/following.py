@@ -170,7 +170,9 @@ class Following:
             places: list[Place] = [(first - number, ()) for number in range(member.bootstrap_count)]
         else:
             own_id, voters = member.key.node_id, member.voters.latest
-            places = [(one.voter_id, one.endpoints) for one in voters if one.voter_id != own_id]
+            places = [
+                (voter.voter_id, voter.endpoints) for voter in voters if voter.voter_id != own_id
+            ]
         leader = member.leader
         if not leader.endpoints or leader.leader_id in {node_id for node_id, _ in places}:
             return places

@@ -183,7 +183,7 @@ class Leader:
 
     def _commit(self) -> bool:
         """Raise the high watermark to what a majority holds, if that is of this epoch."""
-        ends = sorted((one.end_offset for one in self.replicas.values()), reverse=True)
+        ends = sorted((replica.end_offset for replica in self.replicas.values()), reverse=True)
         committed = ends[self.voters.majority - 1]
         if committed <= self.epoch_start_offset or committed <= (self.high_watermark or 0):
             return False

@@ -89,7 +89,7 @@ class Leading:
         if own is None or not member.endpoints:
             return voters
         moved = own._replace(endpoints=member.endpoints)
-        return VoterSet(moved if one is own else one for one in voters)
+        return VoterSet(moved if voter is own else voter for voter in voters)
 
     def append_control(self, role: Leader, messages: Sequence[ControlMessage], now_ms: int) -> None:
         """Write control records in a batch of their own, after what was offered before them."""
@@ -116,7 +116,7 @@ class Leading:
         member, role = self._member, self._member.role
         assert isinstance(role, Leader)
         own_id = member.key.node_id
-        others = [one for one in role.replicas.values() if one.key.node_id != own_id]
+        others = [replica for replica in role.replicas.values() if replica.key.node_id != own_id]
         silent_ms = now_ms - 2 * FETCH_MAX_WAIT_MS
         others.sort(
             key=lambda one: (one.last_fetch_ms < silent_ms, -one.end_offset, one.key.node_id)

@@ -102,7 +102,7 @@ def _check_upgrade(level: int, current: int, voters: VoterSet) -> None:
             "version is a downgrade"
         )
     elif level > current and not all(
-        one.lowest_kraft_version <= level <= one.highest_kraft_version for one in voters
+        voter.lowest_kraft_version <= level <= voter.highest_kraft_version for voter in voters
     ):
         reason = f"to {_version_name(level)} because not all of the voters support it"
     if reason is not None:
@@ -139,12 +139,13 @@ def _key_text(key: ReplicaKey) -> str:
 
 
 def _voters_text(voters: VoterSet) -> str:
-    return "[" + ", ".join(_key_text(_replica_key(one)) for one in voters) + "]"
+    return "[" + ", ".join(_key_text(_replica_key(voter)) for voter in voters) + "]"
 
 
 def _endpoints_text(endpoints: tuple[VoterAddress, ...]) -> str:
     shown = ", ".join(
-        f"ListenerName({one.listener_name})={one.host}/<unresolved>:{one.port}" for one in endpoints
+        f"ListenerName({endpoint.listener_name})={endpoint.host}/<unresolved>:{endpoint.port}"
+        for endpoint in endpoints
     )
     return f"Endpoints(endpoints={{{shown}}})"
 

@@ -149,7 +149,9 @@ class ReplicatedLog:
             self.delete_before(entries[0].start_offset, now_ms=now_ms)
         self._make_durable(now_ms)
         # The oldest one has the epoch before the log's start: `needs_snapshot`.
-        self._keep_snapshots([one for one in found.snapshots if one.offset >= log.log_start_offset])
+        self._keep_snapshots(
+            [snapshot for snapshot in found.snapshots if snapshot.offset >= log.log_start_offset]
+        )
         return self
 
     def _make_durable(self, now_ms: int) -> None:

@@ -177,7 +177,7 @@ class VoterHistory:
 
     def at(self, end_offset: int) -> QuorumDescription:
         """Return what the records below an offset say."""
-        return next(one for one in reversed(self._entries) if one.offset < max(end_offset, 0))
+        return next(entry for entry in reversed(self._entries) if entry.offset < max(end_offset, 0))
 
     def apply(self, offset: int, message: ControlMessage) -> None:
         """Take a control record of the log; others than voters and version change nothing."""

@@ -164,11 +164,11 @@ class _Check:
                 self._check_deadline,
                 None if output is None else output.write,
             )
-            for one in records:
-                if isinstance(one, RecordRun):
-                    self._check_run(one, output)
+            for record in records:
+                if isinstance(record, RecordRun):
+                    self._check_run(record, output)
                 else:
-                    self._check_record(*one)
+                    self._check_record(*record)
         except CorruptMessage as error:
             raise invalid(error.message) from error
 

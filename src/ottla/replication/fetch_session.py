@@ -314,7 +314,7 @@ class FetchSessionCache:
         ledger.register("fetch_sessions_of_ended_connections", MAX_ORPHAN_BYTES, self._measure)
 
     def _measure(self) -> tuple[int, int]:
-        return len(self._orphans), sum(one.used_bytes for one in self._orphans.values())
+        return len(self._orphans), sum(orphan.used_bytes for orphan in self._orphans.values())
 
     def session_of(
         self,
@@ -484,9 +484,10 @@ class FetchSessionCache:
         MIN_EVICTION_MS, but a consumer's not from a follower.
         """
         candidates = (
-            one
-            for one in self._sessions.values()
-            if now_ms - one.created_ms > MIN_EVICTION_MS or (is_follower and not one.is_follower)
+            session
+            for session in self._sessions.values()
+            if now_ms - session.created_ms > MIN_EVICTION_MS
+            or (is_follower and not session.is_follower)
         )
         least = min(candidates, key=_importance, default=None)
         if least is None or (is_follower, size, 0) < _importance(least):

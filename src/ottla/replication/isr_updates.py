@@ -130,8 +130,8 @@ class IsrUpdates:
         if done.error is None:
             code = ErrorCode(done.value.error_code)
             for topic in done.value.topics:
-                for one in topic.partitions:
-                    answers[topic.topic_id, one.partition_index] = one
+                for partition in topic.partitions:
+                    answers[topic.topic_id, partition.partition_index] = partition
         elif code is ErrorCode.NONE:
             code = ErrorCode.UNKNOWN_SERVER_ERROR
         unanswered = {

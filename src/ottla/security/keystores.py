@@ -80,7 +80,9 @@ def read_store(data: bytes, password: str, key_password: str | None = None) -> K
     key = ""
     if store.key is not None:
         key = store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-    others = [one.certificate.public_bytes(Encoding.PEM).decode() for one in store.additional_certs]
+    others = [
+        cert.certificate.public_bytes(Encoding.PEM).decode() for cert in store.additional_certs
+    ]
     own = "" if store.cert is None else store.cert.certificate.public_bytes(Encoding.PEM).decode()
     return KeyMaterial(key, own + "".join(others) if own else "", "".join(others))
 

@@ -70,7 +70,9 @@ class Checkpoint:
         """
         newest = self._newest("offsets")
         is_next = newest == self.last_committed_batch() + 1
-        return is_next and any(one.resets for one in self.source_offsets(newest))
+        return is_next and any(
+            source_offset.resets for source_offset in self.source_offsets(newest)
+        )
 
     def is_without_partitions(self, batch_id: int) -> bool:
         """Whether no topic matched the query's pattern yet when a batch was planned."""

@@ -194,7 +194,9 @@ class ClusterReader:
 
     def _topic(self, topic: TopicMetadata) -> TopicLayout:
         brokers = self.client.metadata.brokers
-        leaders = {one.partition: brokers.get(one.leader) for one in topic.partitions}
+        leaders = {
+            partition.partition: brokers.get(partition.leader) for partition in topic.partitions
+        }
         return TopicLayout(topic.name, topic.topic_id, leaders, topic.is_internal)
 
     # ------------------------------------------------------------ offsets

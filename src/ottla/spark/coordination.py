@@ -244,9 +244,9 @@ class Coordination:
         (found,) = self._request_of_node(node_id, request, deadline_ms).topics
         return _Led(
             {
-                one.partition_index: one.leader_epoch
-                for one in found.partitions
-                if one.leader_id == node_id
+                partition.partition_index: partition.leader_epoch
+                for partition in found.partitions
+                if partition.leader_id == node_id
             },
             len(found.partitions),
         )
@@ -289,12 +289,12 @@ class Coordination:
         coordinator = self._coordinator(GROUP, group_id)
         answer = self._request(coordinator, request, _fetch_code, max_version=_NAMES_ONLY)
         return {
-            TopicPartition(topic.name, one.partition_index): Committed(
-                one.committed_offset, one.metadata or ""
+            TopicPartition(topic.name, partition.partition_index): Committed(
+                partition.committed_offset, partition.metadata or ""
             )
             for topic in answer.groups[0].topics
-            for one in topic.partitions
-            if one.committed_offset >= 0
+            for partition in topic.partitions
+            if partition.committed_offset >= 0
         }
 
     def commit(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
@@ -422,12 +422,12 @@ def _mark(found: DescribeTransactionsResponse.TransactionState) -> Mark:
 
 def _fetch_code(answer: Any) -> int:
     group = answer.groups[0]
-    codes = [one.error_code for topic in group.topics for one in topic.partitions]
+    codes = [partition.error_code for topic in group.topics for partition in topic.partitions]
     return next((code for code in (group.error_code, *codes) if code), 0)
 
 
 def _offsets_code(answer: Any) -> int:
-    codes = [one.error_code for topic in answer.topics for one in topic.partitions]
+    codes = [partition.error_code for topic in answer.topics for partition in topic.partitions]
     return next((code for code in codes if code), 0)
 
 

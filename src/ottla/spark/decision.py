@@ -104,12 +104,12 @@ def _places_of_copies(
 def _chunks(participants: Iterable[Participant]) -> list[list[Participant]]:
     chunks: list[list[Participant]] = [[]]
     size = 200  # the rest of the document
-    for one in participants:
-        added = len(_text(one)) + 1
+    for participant in participants:
+        added = len(_text(participant)) + 1
         if size + added > PART_BYTES:
             chunks.append([])
             size = 200
-        chunks[-1].append(one)
+        chunks[-1].append(participant)
         size += added
     return chunks
 

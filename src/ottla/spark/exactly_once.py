@@ -202,7 +202,9 @@ class ExactlyOnce:
         After a crash it is committed once more, which has to find it as it was.
         """
         prefix = self._prefix_at(epoch)
-        return any(one.transactional_id.startswith(prefix) for one in decision.participants)
+        return any(
+            participant.transactional_id.startswith(prefix) for participant in decision.participants
+        )
 
     def _checked_decision(self, *, is_stable: bool = True) -> BatchDecision | None:
         """Return the last decision; KafkaError if it is another query's, or missing."""
@@ -257,7 +259,7 @@ class ExactlyOnce:
         decision = BatchDecision(
             self._query_id, batch_id, tuple(participants), state_digest, sources
         )
-        tasks = (one.transactional_id for one in participants)
+        tasks = (participant.transactional_id for participant in participants)
         self._coordination.look_up((self._driver_id, self._mark_id, *tasks), self._group_id)
         self._check_open(batch_id, participants)
         # without partitions and transactions it makes no difference if the batch is repeated
@@ -405,7 +407,7 @@ class ExactlyOnce:
         decision = self._decision()
         if decision is not None and decision.batch_id >= batch_id:
             tasks = decision.participants
-            own = [one for one in tasks if one.transactional_id.startswith(turn.task_prefix)]
+            own = [task for task in tasks if task.transactional_id.startswith(turn.task_prefix)]
             self._commit_all(decision.batch_id, own, is_repeated=True)
         self._coordination.end_attempts(self._mark_id, turn.task_prefix)
 

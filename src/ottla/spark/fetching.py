@@ -105,7 +105,10 @@ class RangeFetcher:
     def _aborted(self, answer: PartitionData) -> list[tuple[int, int]] | None:
         if not self.options.isolation_level:
             return None
-        return [(one.producer_id, one.first_offset) for one in answer.aborted_transactions or ()]
+        return [
+            (transaction.producer_id, transaction.first_offset)
+            for transaction in answer.aborted_transactions or ()
+        ]
 
     def _fetch(self) -> PartitionData | None:
         """Send one Fetch to the leader; None after a retriable error or a move of the position."""

@@ -42,7 +42,7 @@ def split_ranges(
 
     With min_partitions a range gets a number of tasks proportional to its offsets.
     """
-    full = [one for one in ranges if one.size > 0]
+    full = [range_ for range_ in ranges if range_.size > 0]
     if max_records is not None:
         full = [part for one in full for part in cut(one, -(-one.size // max_records))]
     if min_partitions is None or len(full) >= min_partitions:
@@ -136,11 +136,14 @@ def _sizes_on(
 
 
 def _sizes(answer: Any) -> Iterator[tuple[TopicPartition, int]]:
-    codes = [answer.error_code, *(one.error_code for one in answer.results)]
+    codes = [answer.error_code, *(result.error_code for result in answer.results)]
     if any(codes):
         raise KafkaError(next(code for code in codes if code))
     for directory in answer.results:
         for topic in directory.topics:
-            for one in topic.partitions:
-                if not one.is_future_key:
-                    yield TopicPartition(topic.name, one.partition_index), one.partition_size
+            for partition in topic.partitions:
+                if not partition.is_future_key:
+                    yield (
+                        TopicPartition(topic.name, partition.partition_index),
+                        partition.partition_size,
+                    )

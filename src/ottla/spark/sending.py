@@ -116,7 +116,7 @@ class BatchSender:
         """
         given = self._transaction
         assert given is not None
-        self._coordination.look_up(one.transactional_id for one in given.marks)
+        self._coordination.look_up(mark.transactional_id for mark in given.marks)
         producer = self._coordination.init_producer(
             given.transactional_id,
             self._options.transaction_timeout_ms,
@@ -129,7 +129,7 @@ class BatchSender:
         self._sender.transactions = transactions
 
     def _check_not_late(self, given: TaskTransaction) -> None:
-        current = self._coordination.current(one.transactional_id for one in given.marks)
+        current = self._coordination.current(mark.transactional_id for mark in given.marks)
         for expected, found in zip(given.marks, current, strict=True):
             if found == expected:
                 continue

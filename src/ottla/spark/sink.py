@@ -221,8 +221,8 @@ class BatchWriter(Writer, DataSourceArrowWriter):
             for error in errors:
                 if error is not None:
                     raise error
-            for one in participants:  # a reader that starts now finds the records
-                coordination.wait_until_complete(one)
+            for participant in participants:  # a reader that starts now finds the records
+                coordination.wait_until_complete(participant)
 
 
 class StreamWriter(Writer, DataSourceStreamArrowWriter):
@@ -309,7 +309,7 @@ class StreamWriter(Writer, DataSourceStreamArrowWriter):
 
 def participants_of(messages: Sequence[WriterCommitMessage | None]) -> list[Participant]:
     """Return the transactions of tasks that have sent records."""
-    found = [one.participant for one in messages if isinstance(one, TaskCommit)]
+    found = [message.participant for message in messages if isinstance(message, TaskCommit)]
     return [one for one in found if one is not None]
 
 
@@ -317,17 +317,19 @@ def digest_of(messages: Sequence[WriterCommitMessage | None]) -> int | None:
     """Return the digest of what a batch has changed in the state; None for a query without one."""
     from ottla.spark.writing import sum_of_digests
 
-    return sum_of_digests(one.state_digest for one in messages if isinstance(one, TaskCommit))
+    return sum_of_digests(
+        message.state_digest for message in messages if isinstance(message, TaskCommit)
+    )
 
 
 def turn_of(messages: Sequence[WriterCommitMessage | None]) -> DriverTurn | None:
     """Return the driver's turn that the tasks were sent; None if no task has ended."""
-    return next((one.turn for one in messages if isinstance(one, TaskCommit)), None)
+    return next((message.turn for message in messages if isinstance(message, TaskCommit)), None)
 
 
 def _warn_of_timeouts(messages: Sequence[WriterCommitMessage | None]) -> None:
     """Say with a query's first batch that a decision may be undone by a timeout."""
-    if any(isinstance(one, TaskCommit) and one.has_timeout for one in messages):
+    if any(isinstance(message, TaskCommit) and message.has_timeout for message in messages):
         log.warning(
             "the brokers allow no two-phase transactions (KIP-939): should this driver be away "
             "between its decision on a batch and the commit of its transactions for longer than "

@@ -63,7 +63,7 @@ class WebHdfs:
         if answer is None:
             return []
         try:
-            return [one["pathSuffix"] for one in json.loads(answer)["FileStatuses"]["FileStatus"]]
+            return [load["pathSuffix"] for load in json.loads(answer)["FileStatuses"]["FileStatus"]]
         except (ValueError, KeyError, TypeError) as error:
             raise OSError(f"no listing of HDFS: {answer[:200]!r}") from error
 

@@ -328,7 +328,7 @@ def without_digests(
 
 def sum_of_digests(digests: Iterable[int | None]) -> int | None:
     """Return one digest for several, in any order; None for none."""
-    known = [one for one in digests if one is not None]
+    known = [digest for digest in digests if digest is not None]
     return sum(known) % _DIGESTS if known else None
 
 

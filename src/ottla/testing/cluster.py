@@ -156,14 +156,14 @@ class Cluster:
     @property
     def is_running(self) -> bool:
         """Whether any node runs: started and not stopped, halted or killed since."""
-        return any(one.is_running for one in self.nodes)
+        return any(node.is_running for node in self.nodes)
 
     @property
     @raised_at_the_call
     def bootstrap(self) -> str:
         """The addresses for `bootstrap.servers`: of all nodes, also of those that are down."""
         self._running()
-        return ",".join(one.address for one in self.nodes)
+        return ",".join(node.address for node in self.nodes)
 
     @property
     @raised_at_the_call
@@ -179,7 +179,7 @@ class Cluster:
         return self._data_dir
 
     def _running(self) -> list[ThreadedNode]:
-        running = [one for one in self.nodes if one.is_running]
+        running = [node for node in self.nodes if node.is_running]
         for halted in () if running else self.nodes:
             halted.check_halted()
         if not running:
@@ -209,7 +209,7 @@ class Cluster:
         if node_id is not None and self._nodes:
             self.node(node_id).start()
             return self
-        if self._nodes and all(one.is_running for one in self.nodes):
+        if self._nodes and all(node.is_running for node in self.nodes):
             raise ClusterError("the cluster is running already")
         begins = self._data_dir is None
         try:
@@ -226,7 +226,7 @@ class Cluster:
         for attempt in range(_PORT_ATTEMPTS):
             files = self._make_nodes()
             try:
-                _start_together([one for one in self.nodes if not one.is_running])
+                _start_together([node for node in self.nodes if not node.is_running])
             except PortTaken:
                 if files is None or attempt + 1 == _PORT_ATTEMPTS:
                     raise
@@ -287,7 +287,7 @@ class Cluster:
 
     def shutdown(self) -> None:
         """Stop all nodes cleanly and at once, but keep their data for the next `start`."""
-        running = [one for one in self.nodes if one.is_started]
+        running = [node for node in self.nodes if node.is_started]
         if len(running) > 1:  # otherwise the last ones would stop without a controller
             leaving = [left for one in running if (left := one.begin_leave()) is not None]
             wait(leaving, LEAVE_TIMEOUT_S)
@@ -303,8 +303,8 @@ class Cluster:
 
     def heal(self) -> None:
         """End all faults: resume nodes, repair disks and links. Killed nodes stay down."""
-        for one in self.nodes:
-            one.heal()
+        for node in self.nodes:
+            node.heal()
         if self._network is not None:
             self._network.heal()
 
@@ -368,18 +368,18 @@ class Cluster:
 def _start_together(nodes: Sequence[ThreadedNode]) -> None:
     """Start nodes at once; when one fails, none runs."""
     try:
-        started = [one.begin_start() for one in nodes]
+        started = [node.begin_start() for node in nodes]
         done, left = wait(started, START_TIMEOUT_S, FIRST_EXCEPTION)
         for start in done:
             start.result()
         if left:
             raise ClusterError(f"{len(left)} of the nodes do not serve after {START_TIMEOUT_S} s")
     except BaseException:
-        for one in nodes:
-            one.abort_start()
+        for node in nodes:
+            node.abort_start()
         raise
-    for one in nodes:
-        one.started()
+    for node in nodes:
+        node.started()
 
 
 def _refuse_own(given: Mapping[str, str], nodes: int) -> None:

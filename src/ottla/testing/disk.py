@@ -349,8 +349,8 @@ class SimulatedDisk:
         """Return the content of the file that has this name durably; nothing without one."""
         directory = self._root
         *parents, name = path.split("/")
-        for one in parents:
-            entry = directory.durable.get(one)
+        for parent in parents:
+            entry = directory.durable.get(parent)
             if not isinstance(entry, DirectoryNode):
                 return b""
             directory = entry

@@ -137,7 +137,9 @@ class Reader:
     def catch_up(self) -> None:
         """Read to the current end."""
         ends = self._consumer.end_offsets(self._partitions)
-        while any(self._consumer.position(one) < ends[one] for one in self._partitions):
+        while any(
+            self._consumer.position(partition) < ends[partition] for partition in self._partitions
+        ):
             self.wait(1.0)
 
     def wait(self, seconds: float) -> bool:

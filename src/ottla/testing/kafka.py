@@ -178,7 +178,7 @@ class Kafka:
     def _has_leaders(self, topic: str) -> bool:
         found = self.admin.describe_topics([topic])[topic]
         return not isinstance(found, KafkaError) and all(
-            one.leader is not None for one in found.partitions
+            partition.leader is not None for partition in found.partitions
         )
 
     def group(self, name: str = "group") -> str:

@@ -88,7 +88,7 @@ class PipelineDriver:
         self.now_ms = now_ms
         self._pending: deque[RawRecord] = deque()
         self._written: dict[str, deque[RawRecord]] = {}
-        named = [one.topic for one in topology.sinks() if isinstance(one.topic, str)]
+        named = [sink.topic for sink in topology.sinks() if isinstance(sink.topic, str)]
         self._partitions = dict.fromkeys([*topology.internal_topics, *named], 1)
         self._offsets: dict[str, int] = {}
         self._backends: dict[tuple[int, str], MemoryBackend] = {}
@@ -114,7 +114,7 @@ class PipelineDriver:
         self, name: str, key: Serde | None = None, value: Serde | None = None
     ) -> OutputTopic:
         """Return a topic to read from, with the serdes of the node that writes it."""
-        sinks = [one for one in self.topology.sinks() if one.topic == name]
+        sinks = [sink for sink in self.topology.sinks() if sink.topic == name]
         config = self.topology.config
         own_key = sinks[0].key if sinks else None
         own_value = sinks[0].value if sinks else None

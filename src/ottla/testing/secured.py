@@ -71,10 +71,10 @@ class SecuredCluster(Cluster):
             ResourceType.TRANSACTIONAL_ID: transactional_id,
         }
         entries = [
-            _entry(user, Operation[one.upper()], kind, name)
+            _entry(user, Operation[operation.upper()], kind, name)
             for kind, name in named.items()
             if name is not None
-            for one in operations
+            for operation in operations
         ]
         with Admin(**self.login(_ADMIN)) as admin:
             for error in admin.create_acls(entries).values():

@@ -288,7 +288,9 @@ def _refuse_unknown(config: BrokerConfig) -> None:
         if name in config.given
     )
     problems = [
-        one for one in config.unknown_settings if not has_plugins or nearest(one.name, config.keys)
+        setting
+        for setting in config.unknown_settings
+        if not has_plugins or nearest(setting.name, config.keys)
     ]
     if problems:
         raise ConfigErrors(problems)

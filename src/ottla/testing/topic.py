@@ -179,7 +179,7 @@ class TestTopic(str):
     def values_text(self, *, read_committed: bool = False) -> list[str | None]:
         """Return the values as text; null is None."""
         records = self.records(read_committed=read_committed)
-        return [None if one.value is None else one.value.decode() for one in records]
+        return [None if record.value is None else record.value.decode() for record in records]
 
     @raised_at_the_call
     def values_json(self, *, read_committed: bool = False) -> list[Any]:

@@ -101,7 +101,7 @@ def _checked_action(options: dict[str, Any]) -> str:
 
 def _principals(options: dict[str, Any], name: str) -> list[str]:
     try:
-        return [str(parse_principal(one.strip())) for one in options[name]]
+        return [str(parse_principal(option.strip())) for option in options[name]]
     except ValueError as error:
         fail(str(error))
 

@@ -275,7 +275,7 @@ def _client_settings(options: dict[str, Any]) -> dict[str, str]:
     of_file = read_file(options["command_config"])
     known = {f"kafka.{name}": value for name, value in of_file.items() if name in COMMON}
     known.pop("kafka.bootstrap.servers", None)
-    return {**known, **dict(setting("--config", one) for one in options["settings"])}
+    return {**known, **dict(setting("--config", option) for option in options["settings"])}
 
 
 def _stop(app: Streams) -> None:

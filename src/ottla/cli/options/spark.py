@@ -54,7 +54,7 @@ def spark_options(function: F) -> F:
 
 def spark_config(options: dict[str, Any]) -> dict[str, str]:
     """Return Spark's settings by name; UsageError for an option that means nothing there."""
-    config = dict(setting("--conf", one) for one in options["conf"])
+    config = dict(setting("--conf", option) for option in options["conf"])
     archives = _YARN_ARCHIVES if options["master"] == "yarn" else "spark.archives"
     for name, flag in (("spark.submit.pyFiles", "py_files"), (archives, "archives")):
         if options[flag]:

@@ -107,9 +107,9 @@ class ReplicaVerification:
         for topic in described.values():
             if isinstance(topic, KafkaError):
                 raise topic
-            for one in topic.partitions:
-                partitions.append(TopicPartition(topic.name, one.partition))
-                for replica in one.replicas:
+            for partition in topic.partitions:
+                partitions.append(TopicPartition(topic.name, partition.partition))
+                for replica in partition.replicas:
                     self._of_broker.setdefault(replica, []).append(partitions[-1])
         self.offsets = self._first_offsets(partitions)
 

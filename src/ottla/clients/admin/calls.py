@@ -300,8 +300,8 @@ class _ControllerMetadata(ClusterMetadata):
     def update(self, response: Any, now_ms: int) -> None:
         """Apply a DescribeClusterResponse."""
         self.brokers = {
-            one.broker_id: Node(one.broker_id, one.host, one.port, one.rack)
-            for one in response.brokers
+            broker.broker_id: Node(broker.broker_id, broker.host, broker.port, broker.rack)
+            for broker in response.brokers
         }
         self.cluster_id = response.cluster_id
         self.controller_id = response.controller_id

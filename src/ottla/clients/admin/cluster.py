@@ -88,15 +88,15 @@ class ClusterAdmin(AdminCalls):
         )
         answer = await self._call(request, timeout=timeout)
         brokers = tuple(
-            Node(one.broker_id, one.host, one.port, one.rack)
-            for one in sorted(answer.brokers, key=lambda one: one.broker_id)
+            Node(broker.broker_id, broker.host, broker.port, broker.rack)
+            for broker in sorted(answer.brokers, key=lambda one: one.broker_id)
         )
         by_id = {node.node_id: node for node in brokers}
         return ClusterDescription(
             answer.cluster_id,
             by_id.get(answer.controller_id),
             brokers,
-            frozenset(one.broker_id for one in answer.brokers if one.is_fenced),
+            frozenset(broker.broker_id for broker in answer.brokers if broker.is_fenced),
             answer.cluster_authorized_operations,
         )
 
@@ -151,12 +151,12 @@ class ClusterAdmin(AdminCalls):
         answer = await self._call(_api_versions(), timeout=timeout, node_id=target)
         return Features(
             {
-                one.name: FeatureRange(one.min_version_level, one.max_version_level)
-                for one in answer.finalized_features
+                feature.name: FeatureRange(feature.min_version_level, feature.max_version_level)
+                for feature in answer.finalized_features
             },
             {
-                one.name: FeatureRange(one.min_version, one.max_version)
-                for one in answer.supported_features
+                feature.name: FeatureRange(feature.min_version, feature.max_version)
+                for feature in answer.supported_features
             },
             answer.finalized_features_epoch if answer.finalized_features_epoch >= 0 else None,
         )
@@ -170,7 +170,10 @@ class ClusterAdmin(AdminCalls):
         """Return the API versions that a broker (any, by default) supports."""
         target = ANY_NODE if node_id is None else node_id
         answer = await self._call(_api_versions(), timeout=timeout, node_id=target)
-        return {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+        return {
+            api_key.api_key: (api_key.min_version, api_key.max_version)
+            for api_key in answer.api_keys
+        }
 
     async def update_features(
         self,
@@ -208,18 +211,18 @@ def _api_versions() -> ApiVersionsRequest:
 def _log_dirs(answer: Any) -> list[LogDirDescription]:
     return [
         LogDirDescription(
-            one.log_dir,
-            error_or_none(one.error_code),
+            result.log_dir,
+            error_or_none(result.error_code),
             {
                 TopicPartition(topic.name, part.partition_index): ReplicaInfo(
                     part.partition_size, part.offset_lag, part.is_future_key
                 )
-                for topic in one.topics
+                for topic in result.topics
                 for part in topic.partitions
             },
-            one.total_bytes,
-            one.usable_bytes,
-            one.is_cordoned,
+            result.total_bytes,
+            result.usable_bytes,
+            result.is_cordoned,
         )
-        for one in answer.results
+        for result in answer.results
     ]

@@ -130,11 +130,11 @@ class ConfigsAdmin(AdminCalls):
             )
             answer = await self._call(request, timeout=seconds, node_id=node_id)
             return {
-                ConfigResource(ResourceType(one.resource_type), one.resource_name): (
-                    error_or_none(one.error_code, one.error_message)
-                    or {entry.name: _entry(entry) for entry in one.configs}
+                ConfigResource(ResourceType(result.resource_type), result.resource_name): (
+                    error_or_none(result.error_code, result.error_message)
+                    or {entry.name: _entry(entry) for entry in result.configs}
                 )
-                for one in answer.results
+                for result in answer.results
             }
 
         return await self._call_each(keys, call, timeout)
@@ -171,10 +171,10 @@ class ConfigsAdmin(AdminCalls):
             )
             answer = await self._call(request, timeout=seconds, node_id=node_id)
             return {
-                ConfigResource(ResourceType(one.resource_type), one.resource_name): error_or_none(
-                    one.error_code, one.error_message
-                )
-                for one in answer.responses
+                ConfigResource(
+                    ResourceType(response.resource_type), response.resource_name
+                ): error_or_none(response.error_code, response.error_message)
+                for response in answer.responses
             }
 
         return await self._call_each(changes, call, timeout)
@@ -208,11 +208,11 @@ class ConfigsAdmin(AdminCalls):
         timeout: float | None = None,
     ) -> list[ConfigResource]:
         """Return the resources that have configs, of some types or of all."""
-        request = ListConfigResourcesRequest(resource_types=[int(one) for one in types])
+        request = ListConfigResourcesRequest(resource_types=[int(type_) for type_ in types])
         answer = await self._call(request, timeout=timeout)
         return [
-            ConfigResource(ResourceType(one.resource_type), one.resource_name)
-            for one in answer.config_resources
+            ConfigResource(ResourceType(resource.resource_type), resource.resource_name)
+            for resource in answer.config_resources
         ]
 
     @staticmethod
@@ -264,7 +264,9 @@ def _entry(entry: Any) -> ConfigEntry:
         entry.config_source,
         entry.is_sensitive,
         entry.read_only,
-        tuple(ConfigSynonym(one.name, one.value, one.source) for one in entry.synonyms),
+        tuple(
+            ConfigSynonym(synonym.name, synonym.value, synonym.source) for synonym in entry.synonyms
+        ),
         entry.config_type,
         entry.documentation,
     )

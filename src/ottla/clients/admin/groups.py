@@ -102,9 +102,11 @@ class GroupsAdmin(AdminCalls):
             remaining = self._remaining_seconds(deadline_ms)
             answer = await self._call(request, timeout=remaining, node_id=node_id)
             found += [
-                GroupListing(one.group_id, one.protocol_type, one.group_state, one.group_type)
-                for one in answer.groups
-                if not requested or one.protocol_type in requested
+                GroupListing(
+                    group.group_id, group.protocol_type, group.group_state, group.group_type
+                )
+                for group in answer.groups
+                if not requested or group.protocol_type in requested
             ]
         return sorted(found)
 
@@ -171,7 +173,7 @@ class GroupsAdmin(AdminCalls):
             group.protocol_type,
             group.protocol_data,
             self._coordinator_node(group_id),
-            tuple(_classic_member(one, group.protocol_type) for one in group.members),
+            tuple(_classic_member(member, group.protocol_type) for member in group.members),
             authorized_operations=group.authorized_operations,
         )
 
@@ -200,17 +202,17 @@ class GroupsAdmin(AdminCalls):
             self._coordinator_node(group_id),
             tuple(
                 MemberDescription(
-                    one.member_id,
-                    one.instance_id,
-                    one.client_id,
-                    one.client_host,
-                    partitions_of(one.assignment),
-                    partitions_of(one.target_assignment),
-                    one.member_epoch,
-                    tuple(one.subscribed_topic_names),
-                    one.rack_id,
+                    member.member_id,
+                    member.instance_id,
+                    member.client_id,
+                    member.client_host,
+                    partitions_of(member.assignment),
+                    partitions_of(member.target_assignment),
+                    member.member_epoch,
+                    tuple(member.subscribed_topic_names),
+                    member.rack_id,
                 )
-                for one in group.members
+                for member in group.members
             ),
             group.group_epoch,
             group.assignment_epoch,
@@ -293,9 +295,11 @@ class GroupsAdmin(AdminCalls):
             max_version=limit,
         )
         return {
-            TopicPartition(topic.name, one.partition_index): error_or_none(one.error_code)
+            TopicPartition(topic.name, partition.partition_index): error_or_none(
+                partition.error_code
+            )
             for topic in answer.topics
-            for one in topic.partitions
+            for partition in topic.partitions
         }
 
     async def delete_group_offsets(
@@ -339,7 +343,7 @@ class GroupsAdmin(AdminCalls):
         if instance_ids is None:
             remaining = self._remaining_seconds(deadline_ms)
             group = await self._describe_group(group_id, remaining, with_operations=False)
-            leaving = [(one.member_id, one.instance_id) for one in group.members]
+            leaving = [(member.member_id, member.instance_id) for member in group.members]
         else:
             leaving = [("", one) for one in instance_ids]
             if not leaving:
@@ -365,8 +369,8 @@ class GroupsAdmin(AdminCalls):
             timeout=self._remaining_seconds(deadline_ms),
         )
         return {
-            one.group_instance_id or one.member_id: error_or_none(one.error_code)
-            for one in answer.members
+            member.group_instance_id or member.member_id: error_or_none(member.error_code)
+            for member in answer.members
         }
 
 
@@ -405,10 +409,10 @@ def retriable_group_code(answer: Any) -> int:
 
 
 def _retriable_result_code(answer: Any) -> int:
-    return _retriable(one.error_code for one in answer.results)
+    return _retriable(result.error_code for result in answer.results)
 
 
 def _retriable_partition_code(answer: Any) -> int:
     waiting = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
-    codes = (one.error_code for topic in answer.topics for one in topic.partitions)
+    codes = (partition.error_code for topic in answer.topics for partition in topic.partitions)
     return _retriable(code for code in codes if code not in waiting)

@@ -78,8 +78,8 @@ class QuorumAdmin(AdminCalls):
             found.leader_id,
             found.leader_epoch,
             found.high_watermark,
-            tuple(_replica(one) for one in found.current_voters),
-            tuple(_replica(one) for one in found.observers),
+            tuple(_replica(voter) for voter in found.current_voters),
+            tuple(_replica(observer) for observer in found.observers),
             {
                 node.node_id: tuple(VoterEndpoint(e.name, e.host, e.port) for e in node.listeners)
                 for node in answer.nodes

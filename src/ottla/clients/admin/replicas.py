@@ -64,7 +64,7 @@ class ReplicasAdmin(TopicsAdmin, ClusterAdmin):
         timeout: float | None = None,
     ) -> dict[TopicPartition, list[ProducerState] | KafkaError]:
         """Return the producers with state in partitions, from their leaders or from one broker."""
-        requested = dict.fromkeys((TopicPartition(*one) for one in partitions), 0)
+        requested = dict.fromkeys((TopicPartition(*partition) for partition in partitions), 0)
         if broker_id is None:
             return await self._by_leader(requested, _query_producers, _producers, timeout)
         request = _query_producers(requested)
@@ -90,11 +90,13 @@ class ReplicasAdmin(TopicsAdmin, ClusterAdmin):
         )
         answer = await self._call(request, timeout=timeout)
         return {
-            TopicPartition(topic.name, one.partition_index): PartitionReassignment(
-                tuple(one.replicas), tuple(one.adding_replicas), tuple(one.removing_replicas)
+            TopicPartition(topic.name, partition.partition_index): PartitionReassignment(
+                tuple(partition.replicas),
+                tuple(partition.adding_replicas),
+                tuple(partition.removing_replicas),
             )
             for topic in answer.topics
-            for one in topic.partitions
+            for partition in topic.partitions
         }
 
     async def alter_partition_reassignments(
@@ -220,12 +222,12 @@ def _query_producers(partitions: Mapping[TopicPartition, int]) -> DescribeProduc
 
 def _producers(answer: Any) -> dict[TopicPartition, list[ProducerState] | KafkaError]:
     return {
-        TopicPartition(topic.name, one.partition_index): error_or_none(
-            one.error_code, one.error_message
+        TopicPartition(topic.name, partition.partition_index): error_or_none(
+            partition.error_code, partition.error_message
         )
-        or [_producer(state) for state in one.active_producers]
+        or [_producer(state) for state in partition.active_producers]
         for topic in answer.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     }
 
 

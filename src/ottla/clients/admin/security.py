@@ -72,7 +72,7 @@ class DelegationTokensAdmin(AdminCalls):
         timeout: float | None = None,
     ) -> DelegationToken:
         """Make a token, for this client's user or for another owner, as "User:alice"."""
-        allowed = [parse_principal(one) for one in renewers]
+        allowed = [parse_principal(renewer) for renewer in renewers]
         who = Principal("", "") if owner is None else parse_principal(owner)
         request = CreateDelegationTokenRequest(
             owner_principal_type=who.type,
@@ -129,7 +129,7 @@ class DelegationTokensAdmin(AdminCalls):
                 for one in map(parse_principal, owners)
             ]
         answer = await self._call(DescribeDelegationTokenRequest(owners=requested), timeout=timeout)
-        return [_described(one) for one in answer.tokens]
+        return [_described(token) for token in answer.tokens]
 
 
 def _described(one: Any) -> DelegationToken:
@@ -164,7 +164,7 @@ class AclsAdmin(AdminCalls):
             permission_type=acl_filter.permission,
         )
         answer = await self._call(request, timeout=timeout)
-        return [_acl(resource, one) for resource in answer.resources for one in resource.acls]
+        return [_acl(resource, acl) for resource in answer.resources for acl in resource.acls]
 
     async def create_acls(
         self, acls: Iterable[Acl], *, timeout: float | None = None
@@ -207,7 +207,7 @@ class AclsAdmin(AdminCalls):
         )
         answer = await self._call(request, timeout=timeout)
         return {
-            acl_filter: _error_of(result) or [_acl(one, one) for one in result.matching_acls]
+            acl_filter: _error_of(result) or [_acl(acl, acl) for acl in result.matching_acls]
             for acl_filter, result in zip(listed, answer.filter_results, strict=True)
         }
 
@@ -257,14 +257,14 @@ class CredentialsAdmin(AdminCalls):
             DescribeUserScramCredentialsRequest(users=requested), timeout=timeout
         )
         return {
-            one.user: error_or_none(one.error_code, one.error_message)
+            result.user: error_or_none(result.error_code, result.error_message)
             or tuple(
                 ScramCredential(
                     _SCRAM_MECHANISMS.get(info.mechanism, str(info.mechanism)), info.iterations
                 )
-                for info in one.credential_infos
+                for info in result.credential_infos
             )
-            for one in answer.results
+            for result in answer.results
         }
 
     async def alter_user_scram_credentials(
@@ -306,7 +306,8 @@ class CredentialsAdmin(AdminCalls):
             request(deletions=deletions, upsertions=upsertions), timeout=timeout
         )
         return {
-            one.user: error_or_none(one.error_code, one.error_message) for one in answer.results
+            result.user: error_or_none(result.error_code, result.error_message)
+            for result in answer.results
         }
 
     async def client_instance_id(self, *, timeout: float | None = None) -> Uuid:

@@ -74,16 +74,16 @@ class ShareGroupsAdmin(GroupsAdmin):
                 coordinator,
                 tuple(
                     MemberDescription(
-                        one.member_id,
+                        member.member_id,
                         None,
-                        one.client_id,
-                        one.client_host,
-                        partitions_of(one.assignment),
-                        member_epoch=one.member_epoch,
-                        subscribed_topics=tuple(one.subscribed_topic_names),
-                        rack_id=one.rack_id,
+                        member.client_id,
+                        member.client_host,
+                        partitions_of(member.assignment),
+                        member_epoch=member.member_epoch,
+                        subscribed_topics=tuple(member.subscribed_topic_names),
+                        rack_id=member.rack_id,
                     )
-                    for one in group.members
+                    for member in group.members
                 ),
                 group.group_epoch,
                 group.assignment_epoch,
@@ -117,9 +117,9 @@ class ShareGroupsAdmin(GroupsAdmin):
         )
         _raise_error(answer.groups[0])
         return {
-            TopicPartition(topic.topic_name, one.partition_index): _offset(one)
+            TopicPartition(topic.topic_name, partition.partition_index): _offset(partition)
             for topic in answer.groups[0].topics
-            for one in topic.partitions
+            for partition in topic.partitions
         }
 
     async def alter_share_group_offsets(
@@ -142,11 +142,11 @@ class ShareGroupsAdmin(GroupsAdmin):
         )
         _raise_error(answer)
         return {
-            TopicPartition(topic.topic_name, one.partition_index): error_or_none(
-                one.error_code, one.error_message
+            TopicPartition(topic.topic_name, partition.partition_index): error_or_none(
+                partition.error_code, partition.error_message
             )
             for topic in answer.responses
-            for one in topic.partitions
+            for partition in topic.partitions
         }
 
     async def delete_share_group_offsets(

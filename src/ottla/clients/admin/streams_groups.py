@@ -107,7 +107,7 @@ class StreamsGroupsAdmin(GroupsAdmin):
                 group.assignment_epoch,
                 -1 if topology is None else topology.epoch,
                 tuple(map(_subtopology, () if topology is None else topology.subtopologies or ())),
-                tuple(_member(one) for one in group.members),
+                tuple(_member(member) for member in group.members),
                 coordinator,
                 group.authorized_operations,
             )
@@ -127,13 +127,13 @@ def _subtopology(one: Any) -> SubtopologyDescription:
 
 def _topics(topics: Any) -> dict[str, InternalTopicDescription]:
     return {
-        one.name: InternalTopicDescription(
-            one.name,
-            one.partitions,
-            one.replication_factor,
-            {config.key: config.value for config in one.topic_configs},
+        topic.name: InternalTopicDescription(
+            topic.name,
+            topic.partitions,
+            topic.replication_factor,
+            {config.key: config.value for config in topic.topic_configs},
         )
-        for one in topics
+        for topic in topics
     }
 
 

@@ -109,9 +109,11 @@ class TopicsAdmin(AdminCalls):
             )
             answer = await self._call(request, timeout=seconds, error_of=_not_controller)
             return answer.throttle_time_ms, {
-                one.name: error_or_none(one.error_code, one.error_message)
-                or CreatedTopic(one.name, one.topic_id, one.num_partitions, one.replication_factor)
-                for one in answer.topics
+                topic.name: error_or_none(topic.error_code, topic.error_message)
+                or CreatedTopic(
+                    topic.name, topic.topic_id, topic.num_partitions, topic.replication_factor
+                )
+                for topic in answer.topics
             }
 
         requested = [_creatable(topic) for topic in listed("topics", topics)]
@@ -160,10 +162,10 @@ class TopicsAdmin(AdminCalls):
             )
             answer = await self._call(request, timeout=seconds, error_of=_not_controller)
             by_key: dict[Any, KafkaError | None] = {}
-            for one in answer.responses:
-                named = one.topic_id if one.name is None else one.name
-                outcome = topic_error_or_none(named, one.error_code, one.error_message)
-                by_key[one.name] = by_key[one.topic_id] = outcome
+            for response in answer.responses:
+                named = response.topic_id if response.name is None else response.name
+                outcome = topic_error_or_none(named, response.error_code, response.error_message)
+                by_key[response.name] = by_key[response.topic_id] = outcome
             return answer.throttle_time_ms, by_key
 
         states = [
@@ -258,8 +260,10 @@ class TopicsAdmin(AdminCalls):
             )
             answer = await self._call(request, timeout=seconds, error_of=_not_controller_in_results)
             return answer.throttle_time_ms, {
-                one.name: topic_error_or_none(one.name, one.error_code, one.error_message)
-                for one in answer.results
+                result.name: topic_error_or_none(
+                    result.name, result.error_code, result.error_message
+                )
+                for result in answer.results
             }
 
         requested = [
@@ -332,10 +336,12 @@ class TopicsAdmin(AdminCalls):
 
         def read(answer: Any) -> dict[TopicPartition, Any]:
             return {
-                TopicPartition(topic.name, one.partition_index): error_or_none(one.error_code)
-                or OffsetAndTimestamp(one.offset, one.timestamp, one.leader_epoch)
+                TopicPartition(topic.name, partition.partition_index): error_or_none(
+                    partition.error_code
+                )
+                or OffsetAndTimestamp(partition.offset, partition.timestamp, partition.leader_epoch)
                 for topic in answer.topics
-                for one in topic.partitions
+                for partition in topic.partitions
             }
 
         return await self._by_leader(timestamps, build, read, timeout)
@@ -364,10 +370,12 @@ class TopicsAdmin(AdminCalls):
 
         def read(answer: Any) -> dict[TopicPartition, Any]:
             return {
-                TopicPartition(topic.name, one.partition_index): error_or_none(one.error_code)
-                or one.low_watermark
+                TopicPartition(topic.name, partition.partition_index): error_or_none(
+                    partition.error_code
+                )
+                or partition.low_watermark
                 for topic in answer.topics
-                for one in topic.partitions
+                for partition in topic.partitions
             }
 
         return await self._by_leader(before_offsets, build, read, timeout)
@@ -521,14 +529,14 @@ def _described(topic: Any, nodes: Mapping[int, Node]) -> TopicDescription | Kafk
         return KafkaError(topic.error_code)
     partitions = tuple(
         PartitionDescription(
-            one.partition_index,
-            nodes.get(one.leader_id),
-            one.leader_epoch,
-            tuple(one.replica_nodes),
-            tuple(one.isr_nodes),
-            tuple(one.offline_replicas),
+            partition.partition_index,
+            nodes.get(partition.leader_id),
+            partition.leader_epoch,
+            tuple(partition.replica_nodes),
+            tuple(partition.isr_nodes),
+            tuple(partition.offline_replicas),
         )
-        for one in sorted(topic.partitions, key=lambda one: one.partition_index)
+        for partition in sorted(topic.partitions, key=lambda one: one.partition_index)
     )
     return TopicDescription(
         topic.name,
@@ -546,5 +554,5 @@ def _not_controller(answer: Any) -> int:
 
 
 def _not_controller_in_results(answer: Any) -> int:
-    codes = (one.error_code for one in answer.results)
+    codes = (result.error_code for result in answer.results)
     return next((code for code in codes if code == ErrorCode.NOT_CONTROLLER), 0)

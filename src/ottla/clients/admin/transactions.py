@@ -84,9 +84,9 @@ class TransactionsAdmin(ReplicasAdmin):
             answer = await self._call(request, timeout=remaining, node_id=node_id)
             found += [
                 TransactionListing(
-                    one.transactional_id, node_id, one.producer_id, one.transaction_state
+                    state.transactional_id, node_id, state.producer_id, state.transaction_state
                 )
-                for one in answer.transaction_states
+                for state in answer.transaction_states
             ]
         return found
 
@@ -190,8 +190,8 @@ def _marker(spec: AbortSpec) -> WriteTxnMarkersRequest:
 
 def _marker_outcomes(answer: Any) -> dict[TopicPartition, KafkaError | None]:
     return {
-        TopicPartition(topic.name, one.partition_index): error_or_none(one.error_code)
+        TopicPartition(topic.name, partition.partition_index): error_or_none(partition.error_code)
         for marker in answer.markers
         for topic in marker.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     }

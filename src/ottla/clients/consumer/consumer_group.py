@@ -203,7 +203,10 @@ class ConsumerMembership(HeartbeatMember):
         owned = None
         if self._must_confirm or self._fields.is_complete:
             metadata = self.client.metadata
-            owned = [(metadata.topic_id(one.topic), one) for one in self.subscription.partitions]
+            owned = [
+                (metadata.topic_id(partition.topic), partition)
+                for partition in self.subscription.partitions
+            ]
         request = self._fields.request(self.member_id, self.epoch, owned)
         self._must_confirm = self._beats_at_once = False
         return request

@@ -86,7 +86,7 @@ class RebalanceListener:
 def check_listener(listener: object) -> None:
     """Raise TypeError for a listener that has not the methods of RebalanceListener."""
     names = ("on_partitions_revoked", "on_partitions_assigned", "on_partitions_lost")
-    if listener is not None and not all(callable(getattr(listener, one, None)) for one in names):
+    if listener is not None and not all(callable(getattr(listener, name, None)) for name in names):
         raise TypeError(f"listener must be a RebalanceListener, not {type(listener).__name__}")
 
 

@@ -240,7 +240,7 @@ class Fetcher:
             return
         session.answered(response.session_id)
         self.client.metadata.update_nodes(response.node_endpoints)
-        answers = [one for topic in response.responses for one in topic.partitions]
+        answers = [partition for topic in response.responses for partition in topic.partitions]
         size = sum(len(one.records or b"") for one in answers)
         if size:
             self._metrics.fetched_bytes(size)

@@ -236,15 +236,19 @@ class Positions:
                 return
             for topic in done.value.topics:
                 name = getattr(topic, "name", None) or topic.topic
-                for one in topic.partitions:
-                    index = one.partition if hasattr(one, "partition") else one.partition_index
+                for partition in topic.partitions:
+                    index = (
+                        partition.partition
+                        if hasattr(partition, "partition")
+                        else partition.partition_index
+                    )
                     known = current.get(TopicPartition(name, index))
                     if known is None:
                         continue
-                    if one.error_code:
-                        self._try_again(known, KafkaError(one.error_code))
+                    if partition.error_code:
+                        self._try_again(known, KafkaError(partition.error_code))
                     else:
-                        handle(known, one)
+                        handle(known, partition)
 
         self.client.send(leader, request).on_done(answered)
 

@@ -154,7 +154,7 @@ class HeartbeatMember(ABC):
         self._interval_ms = response.heartbeat_interval_ms
         if response.assignment is not None:
             parts = response.assignment.topic_partitions
-            self._take_assignment({one.topic_id: list(one.partitions) for one in parts})
+            self._take_assignment({part.topic_id: list(part.partitions) for part in parts})
 
     def _trace_assignment(self) -> None:
         names = self.client.metadata.topic_names

@@ -565,7 +565,7 @@ def _too_large(batch: ProducerBatch, limit: Pending[Any]) -> KafkaError:
     """Return the error of a record that the broker refuses; the limit may be unknown."""
     value = "the value"
     if limit.error is None:
-        found = [one.value for result in limit.value.results for one in result.configs]
+        found = [config.value for result in limit.value.results for config in result.configs]
         value = f"{found[0]}, which is the value" if found else value
     return KafkaError(
         ErrorCode.MESSAGE_TOO_LARGE,

@@ -357,7 +357,7 @@ def _named(error: KafkaError) -> KafkaError:
 
 
 def _worst_code(answer: Any) -> int:
-    codes = [one.error_code for topic in answer.topics for one in topic.partitions]
+    codes = [partition.error_code for topic in answer.topics for partition in topic.partitions]
     return next((code for code in codes if code), 0)
 
 

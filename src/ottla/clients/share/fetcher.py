@@ -347,7 +347,11 @@ class ShareFetcher:
 
 
 def _partitions(response: Any) -> Iterable[tuple[Uuid, Any]]:
-    return ((topic.topic_id, one) for topic in response.responses for one in topic.partitions)
+    return (
+        (topic.topic_id, partition)
+        for topic in response.responses
+        for partition in topic.partitions
+    )
 
 
 def share_fetch(

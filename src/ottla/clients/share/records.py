@@ -68,9 +68,10 @@ class AcquiredPartitionRecords:
         self.unreadable: set[int] = set()
         self._view = records
         self._ranges = sorted(
-            AcquiredRange(one.first_offset, one.last_offset, one.delivery_count) for one in ranges
+            AcquiredRange(range_.first_offset, range_.last_offset, range_.delivery_count)
+            for range_ in ranges
         )
-        counts = [one.last_offset - one.first_offset + 1 for one in self._ranges]
+        counts = [range_.last_offset - range_.first_offset + 1 for range_ in self._ranges]
         if min(counts, default=1) < 1 or sum(counts) > MAX_ACQUIRED:
             raise CorruptMessage(f"{key.partition}: the broker sent {sum(counts)} acquired offsets")
         self._records: list[ShareRecord] | None = None
@@ -91,8 +92,8 @@ class AcquiredPartitionRecords:
 
     def offsets(self) -> Iterator[int]:
         """Yield the acquired offsets."""
-        for one in self._ranges:
-            yield from range(one.first_offset, one.last_offset + 1)
+        for range_ in self._ranges:
+            yield from range(range_.first_offset, range_.last_offset + 1)
 
     @property
     def size(self) -> int:

@@ -71,16 +71,16 @@ class AlterPartition:
         count = 0
         for requested in request.topics:
             answers = []
-            for one in requested.partitions:
+            for partition in requested.partitions:
                 count += 1
                 if count % PARTITIONS_PER_SLICE == 0:
                     yield records
                     records = []
                 topic = self._topics.by_id(requested.topic_id)
                 if topic is None:
-                    answers.append(_refused(one, ErrorCode.UNKNOWN_TOPIC_ID))
+                    answers.append(_refused(partition, ErrorCode.UNKNOWN_TOPIC_ID))
                 else:
-                    answers.append(self._alter(request.broker_id, topic, one, records))
+                    answers.append(self._alter(request.broker_id, topic, partition, records))
             response.topics.append(_TopicAnswer(topic_id=requested.topic_id, partitions=answers))
         return ControllerResult(records, response, is_atomic=False)
 

@@ -92,7 +92,10 @@ def begin_description(
 def _members(group: ClassicGroup, *, with_metadata: bool) -> Iterator[DescribedMember]:
     """Return the members as they are now: they change in place."""
     protocol_name = group.protocol_name if with_metadata else None
-    now = [(one, one.member_id, one.protocols, one.assignment) for one in group.members.values()]
+    now = [
+        (member, member.member_id, member.protocols, member.assignment)
+        for member in group.members.values()
+    ]
     return (
         DescribedMember(
             member_id=member_id,

@@ -88,7 +88,11 @@ class CoordinatorRuntime(Generic[S]):
 
     def active_shards(self) -> list[S]:
         """Return the shards that are loaded."""
-        active = (one for one in self._partitions.values() if one.state is ShardState.ACTIVE)
+        active = (
+            partition
+            for partition in self._partitions.values()
+            if partition.state is ShardState.ACTIVE
+        )
         return [one.shard for one in active]
 
     def write(
@@ -134,7 +138,7 @@ class CoordinatorRuntime(Generic[S]):
         reads what is committed by then: a list of all entries is no snapshot, as in Kafka. A
         partition that moves to another node is left out. Refused while one is being loaded.
         """
-        if any(one.state is ShardState.LOADING for one in self._partitions.values()):
+        if any(partition.state is ShardState.LOADING for partition in self._partitions.values()):
             return Pending.failed(KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
         return self.worker.run(self._read_each(keys, read, at_once))
 

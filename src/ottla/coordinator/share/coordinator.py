@@ -175,9 +175,12 @@ class ShareCoordinator:
         def apply(shard: ShareShard, key: ShareKey, part: Any) -> Result[None]:
             batches = tuple(
                 StateBatch(
-                    one.first_offset, one.last_offset, one.delivery_state, one.delivery_count
+                    batch.first_offset,
+                    batch.last_offset,
+                    batch.delivery_state,
+                    batch.delivery_count,
                 )
-                for one in part.state_batches
+                for batch in part.state_batches
             )
             return shard.write(
                 key,

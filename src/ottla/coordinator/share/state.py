@@ -238,6 +238,8 @@ def batches_of(
 ) -> tuple[StateBatch, ...]:
     """Return the batches of a record."""
     return tuple(
-        StateBatch(one.first_offset, one.last_offset, one.delivery_state, one.delivery_count)
-        for one in batches
+        StateBatch(
+            batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count
+        )
+        for batch in batches
     )

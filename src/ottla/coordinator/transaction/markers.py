@@ -247,11 +247,15 @@ class Markers:
                 stale += 1
                 continue
             left -= len(partitions)
-            moved = [one for one in partitions if self._channel.leader_of(one) != broker_id]
+            moved = [
+                partition
+                for partition in partitions
+                if self._channel.leader_of(partition) != broker_id
+            ]
             if moved:
                 self._dispatch(sending, moved)
                 self._maybe_written(sending)
-                partitions = [one for one in partitions if one not in moved]
+                partitions = [partition for partition in partitions if partition not in moved]
             if partitions:
                 taken.setdefault(sending, []).extend(partitions)
         return taken
@@ -327,10 +331,10 @@ class Markers:
 
 def _codes(response: WriteTxnMarkersResponse) -> dict[tuple[int, TopicPartition], ErrorCode]:
     return {
-        (marker.producer_id, TopicPartition(topic.name, one.partition_index)): ErrorCode(
-            one.error_code
+        (marker.producer_id, TopicPartition(topic.name, partition.partition_index)): ErrorCode(
+            partition.error_code
         )
         for marker in response.markers
         for topic in marker.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     }

@@ -229,8 +229,10 @@ class TransactionShard:
         if current.state.is_prepared:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         return {
-            one: ErrorCode.NONE if one in current.partitions else ErrorCode.TRANSACTION_ABORTABLE
-            for one in partitions
+            partition: ErrorCode.NONE
+            if partition in current.partitions
+            else ErrorCode.TRANSACTION_ABORTABLE
+            for partition in partitions
         }
 
     # ---------------------------------------------------------------- internals

@@ -308,8 +308,8 @@ def _begin_epoch_of(message: BeginQuorumEpochRequest) -> BeginQuorumEpoch:
 def _end_epoch_of(message: EndQuorumEpochRequest) -> EndQuorumEpoch:
     partition = _sole(message.topics)
     preferred = [
-        ReplicaKey(one.candidate_id, one.candidate_directory_id)
-        for one in partition.preferred_candidates
+        ReplicaKey(candidate.candidate_id, candidate.candidate_directory_id)
+        for candidate in partition.preferred_candidates
     ] or [ReplicaKey(node_id) for node_id in partition.preferred_successors]
     leader = _leader_of(partition, message.leader_endpoints)
     return EndQuorumEpoch(leader, tuple(preferred))

@@ -280,7 +280,7 @@ def from_message(message: ResponseMessage, listener: str) -> Response:
         return _voter_change_of(message, error, listener)
     if error is not ErrorCode.NONE:
         return EpochResponse(error, _NOT_KNOWN)
-    partition = _sole([(one.topic_name, one.partitions) for one in message.topics])
+    partition = _sole([(topic.topic_name, topic.partitions) for topic in message.topics])
     leader = _leader(partition, message.node_endpoints, listener)
     return EpochResponse(ErrorCode(partition.error_code), leader)
 
@@ -299,14 +299,16 @@ def _sole(topics: list[tuple[Any, Sequence[Any]]], name: Any = METADATA_TOPIC) -
 
 def _leader(partition: Any, nodes: Sequence[Any], listener: str) -> LeaderAndEpoch:
     leader_id = partition.leader_id
-    ends = [VoterAddress(listener, one.host, one.port) for one in nodes if one.node_id == leader_id]
+    ends = [
+        VoterAddress(listener, node.host, node.port) for node in nodes if node.node_id == leader_id
+    ]
     return LeaderAndEpoch(leader_id, partition.leader_epoch, tuple(ends[:1]))
 
 
 def _vote_of(message: vote.VoteResponse, error: ErrorCode, listener: str) -> VoteResponse:
     if error is not ErrorCode.NONE:
         return VoteResponse(error, _NOT_KNOWN)
-    partition = _sole([(one.topic_name, one.partitions) for one in message.topics])
+    partition = _sole([(topic.topic_name, topic.partitions) for topic in message.topics])
     leader = _leader(partition, message.node_endpoints, listener)
     return VoteResponse(ErrorCode(partition.error_code), leader, partition.vote_granted)
 
@@ -314,7 +316,7 @@ def _vote_of(message: vote.VoteResponse, error: ErrorCode, listener: str) -> Vot
 def _fetch_of(message: fetch.FetchResponse, error: ErrorCode, listener: str) -> FetchResponse:
     if error is not ErrorCode.NONE:
         return FetchResponse(error, _NOT_KNOWN)
-    topics: list[Any] = [(one.topic_id, one.partitions) for one in message.responses]
+    topics: list[Any] = [(response.topic_id, response.partitions) for response in message.responses]
     partition = _sole(topics, METADATA_TOPIC_ID)
     diverging, snapshot_id = partition.diverging_epoch, partition.snapshot_id
     return FetchResponse(
@@ -335,7 +337,7 @@ def _fetch_snapshot_of(
 ) -> FetchSnapshotResponse:
     if error is not ErrorCode.NONE:
         return FetchSnapshotResponse(error, _NOT_KNOWN, OffsetAndEpoch(0, 0))
-    partition = _sole([(one.name, one.partitions) for one in message.topics])
+    partition = _sole([(topic.name, topic.partitions) for topic in message.topics])
     snapshot_id = partition.snapshot_id
     return FetchSnapshotResponse(
         ErrorCode(partition.error_code),

@@ -104,7 +104,7 @@ def walk(
 
 def _is_abort(control: Buffer) -> bool:
     records = RecordBatch(memoryview(control), 0).records()
-    return any(decode_control_type(one.key) is ControlRecordType.ABORT for one in records)
+    return any(decode_control_type(record.key) is ControlRecordType.ABORT for record in records)
 
 
 def _old_batches(
@@ -159,7 +159,7 @@ def acquire(
         ranges = found
         for batch in _aborted_batches(fetched):
             _archive(partition, batch.base_offset, batch.last_offset, ACQUIRED)
-            ranges = [part for one in ranges for part in _cut(one, batch)]
+            ranges = [part for range_ in ranges for part in _cut(range_, batch)]
         found = ranges
     if partition.settle():
         partition.environment.on_available(partition.key)

@@ -433,12 +433,12 @@ class SharePartition:
             delivery_complete_count=self.delivery_complete_count,
             state_batches=[
                 batch_type(
-                    first_offset=one.first_offset,
-                    last_offset=one.last_offset,
-                    delivery_state=int(one.state.state),
-                    delivery_count=one.state.delivery_count,
+                    first_offset=change.first_offset,
+                    last_offset=change.last_offset,
+                    delivery_state=int(change.state.state),
+                    delivery_count=change.state.delivery_count,
                 )
-                for one in changes
+                for change in changes
             ],
         )
         request = WriteShareGroupStateRequest(
@@ -482,13 +482,15 @@ class SharePartition:
 
     def _complete(self, changes: Sequence[PersistedBatch], *, is_persisted: bool) -> None:
         now_ms = self.now_ms
-        for one in changes:
-            was_terminal = one.state.is_terminal
-            one.state.complete(now_ms, is_persisted=is_persisted)
-            if one.state.state is RecordState.AVAILABLE:
+        for change in changes:
+            was_terminal = change.state.is_terminal
+            change.state.complete(now_ms, is_persisted=is_persisted)
+            if change.state.state is RecordState.AVAILABLE:
                 self.may_find_available = True
-            if was_terminal and not one.state.is_terminal:
-                self.delivery_complete_count -= self.count_in(one.first_offset, one.last_offset)
+            if was_terminal and not change.state.is_terminal:
+                self.delivery_complete_count -= self.count_in(
+                    change.first_offset, change.last_offset
+                )
 
     # ---------------------------------------------------------------- the start offset
 

@@ -171,7 +171,7 @@ class ShareSessionCache:
 
     def of_connection(self, connection: object) -> list[ShareSession]:
         """Return the sessions of a connection that is closed."""
-        return [one for one in self._sessions.values() if one.connection is connection]
+        return [session for session in self._sessions.values() if session.connection is connection]
 
     def clear(self) -> None:
         """End all sessions: share groups are disabled."""

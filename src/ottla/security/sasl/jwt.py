@@ -117,12 +117,12 @@ def _check_signature(
     signed: bytes, signature: bytes, header: Mapping[str, Any], keys: Sequence[Jwk]
 ) -> None:
     algorithm, key_id = header.get("alg"), header.get("kid")
-    for one in keys:
-        if key_id is not None and one.key_id != key_id:
+    for key in keys:
+        if key_id is not None and key.key_id != key_id:
             continue
-        if one.algorithm is not None and one.algorithm != algorithm:
+        if key.algorithm is not None and key.algorithm != algorithm:
             continue
-        if _is_signed_by(one.key, str(algorithm), signed, signature):
+        if _is_signed_by(key.key, str(algorithm), signed, signature):
             return
     raise InvalidJwt(f"no key verifies the token (alg {algorithm!r}, kid {key_id!r})"[:200])
 
@@ -133,7 +133,7 @@ def knows(token: str, keys: Sequence[Jwk]) -> bool:
         key_id = _json(token.partition(".")[0]).get("kid")
     except InvalidJwt:
         return True
-    return key_id is None or any(one.key_id == key_id for one in keys)
+    return key_id is None or any(key.key_id == key_id for key in keys)
 
 
 def _is_signed_by(key: PublicKey, algorithm: str, signed: bytes, signature: bytes) -> bool:
@@ -161,7 +161,7 @@ def _padding(family: str, digest: hashes.HashAlgorithm) -> padding.AsymmetricPad
 def _der(signature: bytes) -> bytes:
     half = len(signature) // 2
     numbers = (signature[:half], signature[half:])
-    return encode_dss_signature(*(int.from_bytes(one, "big") for one in numbers))
+    return encode_dss_signature(*(int.from_bytes(number, "big") for number in numbers))
 
 
 def _checked(claims: Mapping[str, Any], rules: JwtRules, now_s: float) -> JwtClaims:

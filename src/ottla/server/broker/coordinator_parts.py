@@ -167,7 +167,7 @@ def _may_take_over(metadata: BrokerMetadata) -> bool:
     image = metadata.image
     has_epochs = image.features.level(TRANSACTION_VERSION) >= EPOCH_BUMP_VERSION
     return has_epochs and all(
-        OTTLA_VERSION in one.features for one in image.cluster.brokers.values()
+        OTTLA_VERSION in broker.features for broker in image.cluster.brokers.values()
     )
 
 

@@ -182,9 +182,9 @@ def _code_of(done: Pending[Any]) -> ErrorCode:
 
 def _assigned(response: Any) -> set[Key]:
     return {
-        (topic.topic_id, one.partition_index)
+        (topic.topic_id, partition.partition_index)
         for directory in response.directories
         for topic in directory.topics
-        for one in topic.partitions
-        if not one.error_code
+        for partition in topic.partitions
+        if not partition.error_code
     }

@@ -135,7 +135,9 @@ class DirectoryMoves:
             check_future_name(name)
         except ValueError as error:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(error)) from error
-        found = next((one for one in self._logs.directories if one.path == path), None)
+        found = next(
+            (directory for directory in self._logs.directories if directory.path == path), None
+        )
         if found is None:
             text = f"Log dir {path} is not found in the config."
             raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, text)

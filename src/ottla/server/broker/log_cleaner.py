@@ -154,14 +154,14 @@ class LogCleaner:
 
     def figures(self) -> CleaningFigures:
         """Return what the last cleaning of each cleaner did."""
-        stats = [one.last for one in self._cleaners if one.last is not None]
+        stats = [cleaner.last for cleaner in self._cleaners if cleaner.last is not None]
         if not stats:
             return CleaningFigures()
-        read = sum(one.bytes_read for one in stats)
+        read = sum(stat.bytes_read for stat in stats)
         return CleaningFigures(
-            100 * sum(one.bytes_written for one in stats) // max(read, 1),
-            max(one.elapsed_ms for one in stats) // 1000,
-            int(100 * max(one.map_utilization for one in stats)),
+            100 * sum(stat.bytes_written for stat in stats) // max(read, 1),
+            max(stat.elapsed_ms for stat in stats) // 1000,
+            int(100 * max(stat.map_utilization for stat in stats)),
         )
 
 

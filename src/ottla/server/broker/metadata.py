@@ -56,7 +56,7 @@ class BrokerMetadata:
 
     def nodes(self, listener_name: str) -> list[Node]:
         """Return the brokers as they are advertised on a listener."""
-        found = (one.node(listener_name) for one in self.image.cluster.unfenced_brokers())
+        found = (broker.node(listener_name) for broker in self.image.cluster.unfenced_brokers())
         return [node for node in found if node is not None]
 
     def any_controller_id(self) -> int:
@@ -121,7 +121,9 @@ class BrokerMetadata:
         if not racks:
             return [[] for _ in topic.partitions]
         return [
-            list(dict.fromkeys(racks[one] for one in partition.replicas if one in racks))
+            list(
+                dict.fromkeys(racks[replica] for replica in partition.replicas if replica in racks)
+            )
             for _, partition in sorted(topic.partitions.items())
         ]
 
@@ -241,7 +243,7 @@ class MetadataLog:
 
 
 def _replication(partitions: Iterable[PartitionRegistration]) -> int:
-    return max((len(one.replicas) for one in partitions), default=0)
+    return max((len(partition.replicas) for partition in partitions), default=0)
 
 
 def _broker(

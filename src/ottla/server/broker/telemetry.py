@@ -214,7 +214,9 @@ class Telemetry:
 
     def _new_instance(self, instance_id: Uuid, context: TelemetryContext) -> ClientInstance:
         matching = [
-            one for one in self._subscriptions.values() if _matches(one, instance_id, context)
+            subscription
+            for subscription in self._subscriptions.values()
+            if _matches(subscription, instance_id, context)
         ]
         metrics = sorted({name for one in matching for name in one.metrics})
         if ALL_METRICS in metrics:

@@ -56,8 +56,8 @@ class TransactionPartitions:
 
     def _add_each(self, transactions: list[_Transaction]) -> Work[list[Pending[_Result]]]:
         parts = []
-        for one in transactions:
-            parts.append(self.add(one, _BATCHED_VERSION))
+        for transaction in transactions:
+            parts.append(self.add(transaction, _BATCHED_VERSION))
             yield
         return parts
 
@@ -68,7 +68,7 @@ class TransactionPartitions:
 
         None where the metadata lacks one of them, which only the answer to a request can tell.
         """
-        if not all(self._has_partition(*one) for one in partitions):
+        if not all(self._has_partition(*partition) for partition in partitions):
             return None
         return self._transactions.add_partitions(
             transactional_id, producer, partitions, _BATCHED_VERSION
@@ -81,7 +81,7 @@ class TransactionPartitions:
             for topic in transaction.topics
             for index in topic.partitions
         ]
-        unknown = [one for one in partitions if not self._has_partition(*one)]
+        unknown = [partition for partition in partitions if not self._has_partition(*partition)]
         if unknown:
             codes = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
             codes |= dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

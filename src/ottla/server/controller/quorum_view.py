@@ -157,12 +157,12 @@ def _described(raft: RaftNode, role: Leader, log_end_offset: int, clock: Clock) 
     """Describe the quorum as its leader knows it; the leader itself is always caught up."""
     now_ms, monotonic_ms = clock.now_ms(), clock.monotonic_ms()
     ahead_ms = now_ms - monotonic_ms
-    voters = [_replica(one, ahead_ms) for one in role.replicas.values()]
-    observers = [_replica(one, ahead_ms) for one in role.active_observers(monotonic_ms)]
-    for one in voters:
-        if one.replica_id == raft.node_id:
-            one.log_end_offset = log_end_offset
-            one.last_fetch_timestamp = one.last_caught_up_timestamp = now_ms
+    voters = [_replica(replica, ahead_ms) for replica in role.replicas.values()]
+    observers = [_replica(observer, ahead_ms) for observer in role.active_observers(monotonic_ms)]
+    for voter in voters:
+        if voter.replica_id == raft.node_id:
+            voter.log_end_offset = log_end_offset
+            voter.last_fetch_timestamp = voter.last_caught_up_timestamp = now_ms
     return Partition(
         partition_index=0,
         error_message="",
@@ -333,7 +333,7 @@ class QuorumChannel:
                 f"the controllers at {places} are of another cluster: correct "
                 "controller.quorum.bootstrap.servers or the log directory"
             )
-        named = [str(one.voter_id) for one in voters]
+        named = [str(voter.voter_id) for voter in voters]
         named = named or [f"{host}:{port}" for host, port in self._settings.bootstrap]
         return (
             f"no controller leads the quorum: a majority of the voters [{', '.join(named)}] must "
@@ -349,7 +349,7 @@ def _versions_of(response: ApiVersionsResponse) -> VersionsResponse:
     """Return the levels of kraft.version that a node supports: 0 where it names none."""
     error = ErrorCode(response.error_code)
     leader = LeaderAndEpoch(NO_LEADER, -1)
-    for one in response.supported_features:
-        if one.name == KRAFT_VERSION:
-            return VersionsResponse(error, leader, one.min_version, one.max_version)
+    for feature in response.supported_features:
+        if feature.name == KRAFT_VERSION:
+            return VersionsResponse(error, leader, feature.min_version, feature.max_version)
     return VersionsResponse(error, leader, 0, 0)

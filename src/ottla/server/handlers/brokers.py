@@ -127,9 +127,10 @@ def _controllers(ctx: Context) -> list[_Described]:
 def _brokers(ctx: Context, *, with_fenced: bool) -> list[_Described]:
     """Describe the brokers with an endpoint on this listener."""
     return [
-        _described(node, is_fenced=one.fenced)
-        for one in ctx.broker.image.cluster.brokers.values()
-        if (with_fenced or not one.fenced) and (node := one.node(ctx.listener_name)) is not None
+        _described(node, is_fenced=broker.fenced)
+        for broker in ctx.broker.image.cluster.brokers.values()
+        if (with_fenced or not broker.fenced)
+        and (node := broker.node(ctx.listener_name)) is not None
     ]
 
 

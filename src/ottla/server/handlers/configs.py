@@ -96,7 +96,10 @@ def _check_all(
     """Return the errors of refused changes, and what a worker must try of the others."""
     if not ctx.is_allowed(Operation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
         return {}, {}
-    listed = [(ConfiguredResource(one.resource_type, one.resource_name), one) for one in resources]
+    listed = [
+        (ConfiguredResource(resource.resource_type, resource.resource_name), resource)
+        for resource in resources
+    ]
     times = Counter(key for key, _ in listed)
     refused: dict[int, KafkaError] = {}
     trials: dict[int, Trial] = {}
@@ -466,7 +469,9 @@ def _change(
 
 def _loggers(ctx: Context, request: IncrementalAlterConfigsRequest) -> dict[int, Outcome]:
     """Change the levels of this node's loggers; return the outcomes by place."""
-    times = Counter((one.resource_type, one.resource_name) for one in request.resources)
+    times = Counter(
+        (resource.resource_type, resource.resource_name) for resource in request.resources
+    )
     return {
         place: _change_loggers(
             ctx,
@@ -525,7 +530,9 @@ def _change_loggers(
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
         _check_settings(resource)
         check_this_node(ctx.broker.node_id, resource.resource_name, "node id. Expected")
-        changes = [(one.name, one.config_operation, one.value) for one in resource.configs]
+        changes = [
+            (config.name, config.config_operation, config.value) for config in resource.configs
+        ]
         change_levels(changes, only_check=only_check)
     except KafkaError as error:
         outcome.error_code = int(error.code)
@@ -534,11 +541,13 @@ def _change_loggers(
 
 
 def _check_settings(resource: Resource) -> None:
-    names = [one.name for one in resource.configs]
+    names = [config.name for config in resource.configs]
     if len(set(names)) != len(names):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     empty = [
-        one.name for one in resource.configs if one.value is None and one.config_operation != DELETE
+        config.name
+        for config in resource.configs
+        if config.value is None and config.config_operation != DELETE
     ]
     if empty:
         raise KafkaError(

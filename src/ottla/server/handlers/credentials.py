@@ -159,7 +159,7 @@ def create_delegation_token(
     is_own = str(owner) == str(ctx.principal)
     if not is_own and not ctx.authorize(Operation.CREATE_TOKENS, ResourceType.USER, str(owner)):
         return _refused_token(ctx, owner, ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
-    if any(one.principal_type != USER_TYPE for one in request.renewers):
+    if any(renewer.principal_type != USER_TYPE for renewer in request.renewers):
         return _refused_token(ctx, owner, ErrorCode.INVALID_PRINCIPAL_TYPE)
     answer = ctx.controller.send(request, ctx.requester())
     return answer if _names_requesters(ctx) else answer.then(_without_requester)
@@ -269,7 +269,7 @@ def _refused_token(
 
 def _described(token: DelegationTokenRecord, secret: str) -> _Described:
     owner, requester = parse_principal(token.owner), parse_principal(token.requester)
-    renewers = [parse_principal(one) for one in token.renewers]
+    renewers = [parse_principal(renewer) for renewer in token.renewers]
     return _Described(
         principal_type=owner.type,
         principal_name=owner.name,
@@ -282,8 +282,8 @@ def _described(token: DelegationTokenRecord, secret: str) -> _Described:
         hmac=token_hmac(secret, token.token_id),
         renewers=[
             _Described.DescribedDelegationTokenRenewer(
-                principal_type=one.type, principal_name=one.name
+                principal_type=renewer.type, principal_name=renewer.name
             )
-            for one in renewers
+            for renewer in renewers
         ],
     )

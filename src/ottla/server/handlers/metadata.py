@@ -296,8 +296,8 @@ def _why_refused(request: MetadataRequest, version: int) -> ErrorCode | None:
     Versions 10 and 11 have a field for topic ids, but responses need a name. Later on Kafka's
     handler fails on null names where there is no id either.
     """
-    has_ids = any(one.topic_id for one in request.topics or ())
-    has_nulls = any(one.name is None for one in request.topics or ())
+    has_ids = any(topic.topic_id for topic in request.topics or ())
+    has_nulls = any(topic.name is None for topic in request.topics or ())
     if version < 12:
         return ErrorCode.INVALID_REQUEST if has_ids or has_nulls else None
     return ErrorCode.UNKNOWN_SERVER_ERROR if has_nulls and not has_ids else None
@@ -310,11 +310,11 @@ def _refuse(request: MetadataRequest, error_code: ErrorCode) -> MetadataResponse
         topics=[
             TopicResponse(
                 error_code=int(error_code),
-                name=one.name or "",
-                topic_id=one.topic_id,
+                name=topic.name or "",
+                topic_id=topic.topic_id,
                 partitions=[],
             )
-            for one in request.topics or ()
+            for topic in request.topics or ()
         ],
     )
 

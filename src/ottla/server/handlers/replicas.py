@@ -114,9 +114,11 @@ def describe_log_dirs(
 def _describe_all(ctx: Context, request: DescribeLogDirsRequest) -> Work[DescribeLogDirsResponse]:
     requested = None
     if request.topics is not None:
-        requested = {(one.topic, index) for one in request.topics for index in one.partitions}
+        requested = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     directories = ctx.broker.logs.directories
-    response = DescribeLogDirsResponse(results=[_describe(ctx, one) for one in directories])
+    response = DescribeLogDirsResponse(
+        results=[_describe(ctx, directory) for directory in directories]
+    )
     for log_dir, result in zip(directories, response.results, strict=True):
         if not result.error_code:
             yield from _fill(ctx.broker, log_dir, result, requested)
@@ -206,9 +208,9 @@ def alter_replica_log_dirs(
 ) -> AlterReplicaLogDirsResponse:
     """Begin to move replicas; the last directory named for a replica counts."""
     requested = {
-        TopicPartition(topic.name, index): one.path
-        for one in request.dirs
-        for topic in one.topics
+        TopicPartition(topic.name, index): dir_.path
+        for dir_ in request.dirs
+        for topic in dir_.topics
         for index in topic.partitions
     }
     topics: dict[str, AlteredTopic] = {}

@@ -294,13 +294,16 @@ def delete_records(
     requested: dict[str, dict[int, RequestedPartition]] = {}
     for topic in request.topics:
         partitions = requested.setdefault(topic.name, {})
-        partitions.update((one.partition_index, one) for one in topic.partitions)
+        partitions.update((partition.partition_index, partition) for partition in topic.partitions)
     awaited: list[_Awaited] = []
     response = DeleteRecordsResponse(
         topics=[
             TopicResult(
                 name=name,
-                partitions=[_delete_before(ctx, name, one, awaited) for one in partitions.values()],
+                partitions=[
+                    _delete_before(ctx, name, partition, awaited)
+                    for partition in partitions.values()
+                ],
             )
             for name, partitions in requested.items()
             if partitions

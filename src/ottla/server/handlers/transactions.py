@@ -329,8 +329,8 @@ def _describe_all(
             TopicResponse(
                 name=topic.name,
                 partitions=[
-                    PartitionResponse(partition_index=one, active_producers=[])
-                    for one in topic.partition_indexes
+                    PartitionResponse(partition_index=partition_index, active_producers=[])
+                    for partition_index in topic.partition_indexes
                 ],
             )
             for topic in request.topics

@@ -144,10 +144,10 @@ class ClusterMetrics:
         yield Series(_OFFLINE, _ONE, (offline,))
         yield Series(_IMBALANCE, _ONE, (imbalanced,))
         brokers = list(image.cluster.brokers.values())
-        fenced = sum(one.fenced for one in brokers)
+        fenced = sum(broker.fenced for broker in brokers)
         yield Series(_ACTIVE_BROKERS, _ONE, (len(brokers) - fenced,))
         yield Series(_FENCED_BROKERS, _ONE, (fenced,))
-        stopping = sum(one.in_controlled_shutdown for one in brokers)
+        stopping = sum(broker.in_controlled_shutdown for broker in brokers)
         yield Series(_STOPPING_BROKERS, _ONE, (stopping,))
         yield Series(_TOPICS, _ONE, (len(image.topics.by_id),))
         yield Series(_PARTITIONS, _ONE, (partitions,))
@@ -160,9 +160,9 @@ class ClusterMetrics:
         yield Series(_SHRINK_RATE, _ONE, (self._shrinks.one_minute_rate,))
         yield Series(_EXPAND_RATE, _ONE, (self._expands.one_minute_rate,))
         labels = tuple(
-            label_text(id=one.broker_id, address=f"{end.host}:{end.port}")
-            for one in brokers
-            for end in list(one.listeners.values())[:1]
+            label_text(id=broker.broker_id, address=f"{end.host}:{end.port}")
+            for broker in brokers
+            for end in list(broker.listeners.values())[:1]
         )
         yield Series(_BROKERS, _ONE, (len(brokers),))
         yield Series(_BROKER_INFO, labels, (1,) * len(labels))
@@ -189,7 +189,11 @@ class ClusterMetrics:
 
 def _partition_counts(image: MetadataImage) -> tuple[int, int, int]:
     """Count all partitions, those without a leader and those not led by the first replica."""
-    every = [one for topic in image.topics.by_id.values() for one in topic.partitions.values()]
+    every = [
+        partition
+        for topic in image.topics.by_id.values()
+        for partition in topic.partitions.values()
+    ]
     offline = sum(not one.has_leader for one in every)
     imbalanced = sum(one.leader != one.preferred_replica for one in every)
     return len(every), offline, imbalanced

@@ -106,9 +106,9 @@ class TransactionMetrics:
         limit_ms = self._broker.metadata.config.transaction_max_timeout_ms + LATE_MS
         before_ms = self._broker.clock.now_ms() - limit_ms
         return sum(
-            one.log.producer_state.has_transaction_since_before(before_ms)
-            for one in self._broker.replicas
-            if one.is_leader and one.log.first_unstable_offset is not None
+            replica.log.producer_state.has_transaction_since_before(before_ms)
+            for replica in self._broker.replicas
+            if replica.is_leader and replica.log.first_unstable_offset is not None
         )
 
 

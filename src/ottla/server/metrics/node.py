@@ -225,10 +225,10 @@ def cleaner_series(cleaning: LogCleaner, directories: Sequence[LogDirectory]) ->
     yield Series(_DEAD, _ONE, (cleaning.dead_count,))
     yield Series(_DIRTY, _ONE, (int(100 * cleaner.max_ratio),))
     yield Series(_SINCE, _ONE, (since_ms,))
-    labels = tuple(label_text(logDirectory=one.path) for one in directories)
-    sizes = [cleaner.uncleanable_in(one) for one in directories]
-    yield Series(_UNCLEANABLE, labels, [len(one) for one in sizes])
-    yield Series(_UNCLEANABLE_BYTES, labels, [sum(one) for one in sizes])
+    labels = tuple(label_text(logDirectory=directory.path) for directory in directories)
+    sizes = [cleaner.uncleanable_in(directory) for directory in directories]
+    yield Series(_UNCLEANABLE, labels, [len(size) for size in sizes])
+    yield Series(_UNCLEANABLE_BYTES, labels, [sum(size) for size in sizes])
 
 
 _LABELS: Final = (
@@ -441,18 +441,24 @@ class NodeMetrics:
 
     def _disks(self) -> Iterator[Series]:
         directories = self._broker.logs.directories
-        failed = [int(not one.is_online) for one in directories]
-        labels = tuple(label_text(logDirectory=one.path) for one in directories)
+        failed = [int(not directory.is_online) for directory in directories]
+        labels = tuple(label_text(logDirectory=directory.path) for directory in directories)
         yield Series(_DIRECTORIES_OFFLINE, _ONE, (sum(failed),))
         yield Series(_DIRECTORY_OFFLINE, labels, failed)
-        cordoned = [int(one.path in self._broker.logs.cordoned) for one in directories]
+        cordoned = [int(directory.path in self._broker.logs.cordoned) for directory in directories]
         yield Series(_DIRECTORIES_CORDONED, _ONE, (sum(cordoned),))
         yield Series(_DIRECTORY_CORDONED, labels, cordoned)
         yield Series(_MOVE_LAG, _ONE, (self._broker.moves.max_lag,))
         yield Series(_MOVES_FAILED, _ONE, (self._broker.moves.failed_count,))
-        yield Series(_DIRECTORY_FREE, labels, [one.free_bytes for one in directories])
-        yield Series(_DIRECTORY_RESERVE, labels, [one.reserve_bytes for one in directories])
-        yield Series(_DIRECTORY_SHORT, labels, [int(one.is_short_of_space) for one in directories])
+        yield Series(_DIRECTORY_FREE, labels, [directory.free_bytes for directory in directories])
+        yield Series(
+            _DIRECTORY_RESERVE, labels, [directory.reserve_bytes for directory in directories]
+        )
+        yield Series(
+            _DIRECTORY_SHORT,
+            labels,
+            [int(directory.is_short_of_space) for directory in directories],
+        )
         yield Series(_REFUSED_FOR_SPACE, _ONE, (self._broker.replicas.refused_for_space_count,))
 
     def _network(self) -> Iterator[Series]:
@@ -474,14 +480,16 @@ class NodeMetrics:
         yield Series(_MOVED_IN, _ONE, (traffic.moved_bytes_in,))
         yield Series(_MOVED_OUT, _ONE, (traffic.moved_bytes_out,))
         listeners = self._listeners
-        labels = tuple(label_text(listener=one.name, networkProcessor=0) for one in listeners)
-        open_now = [len(one.connections) for one in listeners]
-        accepted = [one.accepted_count for one in listeners]
+        labels = tuple(
+            label_text(listener=listener.name, networkProcessor=0) for listener in listeners
+        )
+        open_now = [len(listener.connections) for listener in listeners]
+        accepted = [listener.accepted_count for listener in listeners]
         closed = [a - b for a, b in zip(accepted, open_now, strict=True)]
         yield Series(_CONNECTIONS_NAME, labels, open_now)
         yield Series(_ACCEPTED, labels, accepted)
         yield Series(_CLOSED, labels, closed)
-        expiries = [(one.name, one.certificate_expires_s) for one in listeners]
+        expiries = [(listener.name, listener.certificate_expires_s) for listener in listeners]
         found = [(name, expires_s) for name, expires_s in expiries if expires_s is not None]
         of_listener = tuple(label_text(listener=name) for name, _ in found)
         yield Series(_EXPIRES, of_listener, [expires_s for _, expires_s in found])

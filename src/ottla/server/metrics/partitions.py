@@ -90,9 +90,9 @@ def share_series(share: SharePartitions) -> Iterator[Series | None]:
         if number % _A_SLICE == 0:
             yield None
     yield None
-    yield Series(_LOCKS, labels, [one.lock_timeout_count for one in partitions])
-    yield Series(_RECORDS, labels, [one.in_flight_count for one in partitions])
-    yield Series(_BATCHES, labels, [len(one.batches) for one in partitions])
+    yield Series(_LOCKS, labels, [partition.lock_timeout_count for partition in partitions])
+    yield Series(_RECORDS, labels, [partition.in_flight_count for partition in partitions])
+    yield Series(_BATCHES, labels, [len(partition.batches) for partition in partitions])
     for one, name in zip(partitions, names, strict=True):
         yield from _measured(one.measures, quantile_labels(QUANTILES, **name))
 
@@ -251,10 +251,10 @@ class PartitionMetrics:
             return
         self._is_stale, self._exchange_count = False, self._replicas.exchange_count
         partitions = list(self._replicas)
-        leaders = [one for one in partitions if one.is_leader]
+        leaders = [partition for partition in partitions if partition.is_leader]
         if has_moved or partitions != self._view.partitions or leaders != self._view.leaders:
             there, view = set(partitions), self._view
-            gone = [one for one in view.partitions if one not in there]
+            gone = [partition for partition in view.partitions if partition not in there]
             ended = tuple(
                 before + sum(one.counts(gone))
                 for one, before in zip(TRAFFIC, view.ended, strict=True)
@@ -346,9 +346,9 @@ def _leaders(view: _View, standing: _Standing) -> Iterator[Series]:
 
 
 def _view(partitions: list[Partition], ended: tuple[int, ...]) -> _View:
-    logs = [one.log for one in partitions]
+    logs = [partition.log for partition in partitions]
     labels = _labels(partitions)
-    leaders = [one for one in partitions if one.is_leader]
+    leaders = [partition for partition in partitions if partition.is_leader]
     leads_all = len(leaders) == len(partitions)
     topics: list[tuple[str, int, int]] = []
     for number, one in enumerate(partitions):
@@ -357,13 +357,13 @@ def _view(partitions: list[Partition], ended: tuple[int, ...]) -> _View:
             topics.append((name, number, number + 1))
         else:
             topics[-1] = (name, topics[-1][1], number + 1)
-    led = Counter(one.topic_partition.topic for one in leaders)
+    led = Counter(leader.topic_partition.topic for leader in leaders)
     return _View(
         partitions,
         logs,
         labels,
         leaders,
-        logs if leads_all else [one.log for one in leaders],
+        logs if leads_all else [leader.log for leader in leaders],
         labels if leads_all else _labels(leaders),
         topics,
         ("", *(label_text(topic=name) for name, _, _ in topics)),
@@ -378,19 +378,19 @@ def _labels(partitions: Sequence[Partition]) -> tuple[str, ...]:
     return tuple(
         [
             f'{{topic="{topic}",partition="{index}"}}'
-            for topic, index in [one.topic_partition for one in partitions]
+            for topic, index in [partition.topic_partition for partition in partitions]
         ]
     )
 
 
 def _standing(leaders: list[Partition]) -> _Standing:
-    replicas = [len(one.replicas) for one in leaders]
+    replicas = [len(leader.replicas) for leader in leaders]
     settled = [
         count if not one.adding else len({*one.replicas} - {*one.adding})
         for one, count in zip(leaders, replicas, strict=True)
     ]
-    in_sync = [len(one.isr) for one in leaders]
-    needed = [one.effective_min_isr for one in leaders]
+    in_sync = [len(leader.isr) for leader in leaders]
+    needed = [leader.effective_min_isr for leader in leaders]
     return _Standing(
         replicas,
         settled,
@@ -399,7 +399,7 @@ def _standing(leaders: list[Partition]) -> _Standing:
         [int(a < b) for a, b in zip(in_sync, replicas, strict=True)],
         [int(a < b) for a, b in zip(in_sync, needed, strict=True)],
         [int(a == b) for a, b in zip(in_sync, needed, strict=True)],
-        [one.leader_id for one in leaders],
-        [int(one.replicas[:1] == (one.leader_id,)) for one in leaders],
-        sum(one.is_reassigning for one in leaders),
+        [leader.leader_id for leader in leaders],
+        [int(leader.replicas[:1] == (leader.leader_id,)) for leader in leaders],
+        sum(leader.is_reassigning for leader in leaders),
     )

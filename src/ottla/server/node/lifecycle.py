@@ -97,7 +97,7 @@ async def let_others_leave(image: MetadataImage) -> None:
     brokers = image.cluster.brokers
     with suppress(TimeoutError):
         async with asyncio.timeout(_OTHERS_LIMIT_S):
-            while any(one.is_leaving for one in brokers.values()):  # noqa: ASYNC110 - rare, and short
+            while any(broker.is_leaving for broker in brokers.values()):  # noqa: ASYNC110 - rare, and short
                 await asyncio.sleep(_OTHERS_POLL_S)
 
 

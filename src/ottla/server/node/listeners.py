@@ -93,17 +93,20 @@ class BoundPorts:
     def advertised(self) -> dict[str, tuple[str, int]]:
         """Where clients connect, by name; the bound port where none is set."""
         found = {}
-        for one in self._config.advertised_endpoints:
-            host, port = self.addresses[one.listener]
-            found[one.listener] = (host, one.port or port)
+        for endpoint in self._config.advertised_endpoints:
+            host, port = self.addresses[endpoint.listener]
+            found[endpoint.listener] = (host, endpoint.port or port)
         return found
 
     @property
     def advertised_controllers(self) -> dict[str, tuple[str, int]]:
         """Where the other nodes reach this controller, by listener."""
         return {
-            one.listener: (one.host or self._own_host_name, one.port or self._bound(one))
-            for one in self._config.advertised_controller_endpoints
+            endpoint.listener: (
+                endpoint.host or self._own_host_name,
+                endpoint.port or self._bound(endpoint),
+            )
+            for endpoint in self._config.advertised_controller_endpoints
         }
 
     def _bound(self, endpoint: ListenerEndpoint) -> int:

@@ -587,9 +587,9 @@ class Node:
                 cluster_id=identity.cluster_id,
                 features=REGISTERED_FEATURES,
                 directory_ids=[
-                    one.directory_id
-                    for one in self._logs.online_directories
-                    if one.directory_id is not None
+                    directory.directory_id
+                    for directory in self._logs.online_directories
+                    if directory.directory_id is not None
                 ],
                 previous_broker_epoch=self._logs.previous_broker_epoch,
             ),
@@ -647,7 +647,7 @@ class Node:
 
     def _cordoned_ids(self, config: BrokerConfig) -> list[Uuid]:
         paths = cordoned_directories(config)
-        found = [one.directory_id for one in self._resources.data_dirs if one.path in paths]
+        found = [dir_.directory_id for dir_ in self._resources.data_dirs if dir_.path in paths]
         return [one for one in found if one is not None]
 
     def _sweep_connections(self, now_ms: int) -> None:

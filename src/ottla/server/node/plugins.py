@@ -138,7 +138,7 @@ def is_registered(name: str) -> bool:
     The metadata of all packages are read: call it in a worker.
     """
     offered = java_counterparts()
-    plugins = {one.value.replace(":", ".") for one in entry_points(group=PLUGINS_GROUP)}
+    plugins = {point.value.replace(":", ".") for point in entry_points(group=PLUGINS_GROUP)}
     return name in plugins or name in offered or name in offered.values()
 
 

@@ -141,12 +141,14 @@ class NodeResources:
             held.callback(self.release_directories)
             for path in dict.fromkeys((*config.data_directories, config.metadata_directory)):
                 self._lock(config, path)
-            self.data_dirs = [one for one in self.log_dirs if one.path in config.data_directories]
+            self.data_dirs = [
+                dir_ for dir_ in self.log_dirs if dir_.path in config.data_directories
+            ]
             """The directories of partitions: metadata.log.dir may be another one."""
             self.identity = identify(config, self.log_dirs, environment, may_format=may_format)
             self._held = held.pop_all()
         metadata_path = config.metadata_directory
-        self.metadata_log_dir = next(one for one in self.log_dirs if one.path == metadata_path)
+        self.metadata_log_dir = next(dir_ for dir_ in self.log_dirs if dir_.path == metadata_path)
         self.controller_addresses = {
             name: ListenerAddress(host, port, 0)
             for name, (host, port) in self.ports.advertised_controllers.items()
@@ -244,7 +246,9 @@ class Reporters:
     def receivers(self) -> list[Any]:
         """The plug-ins that receive clients' metrics."""
         return [
-            one for one in self._plugins.values() if callable(getattr(one, "export_metrics", None))
+            plugin
+            for plugin in self._plugins.values()
+            if callable(getattr(plugin, "export_metrics", None))
         ]
 
     def apply(self, config: BrokerConfig, telemetry: Telemetry, run: RunInWorker) -> None:

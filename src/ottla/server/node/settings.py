@@ -306,7 +306,7 @@ def security_refusal(current: BrokerConfig, proposed: BrokerConfig) -> str | Non
 
     A listener's new certificate must name the same node.
     """
-    found = next((one.message for one in security_problems(proposed)), None)
+    found = next((problem.message for problem in security_problems(proposed)), None)
     if found is not None:
         return found
     known = {endpoint.listener for endpoint in current.endpoints}
@@ -347,7 +347,7 @@ def _peer_problems(config: BrokerConfig) -> Iterator[ConfigProblem]:
             continue
         if mechanism == GSSAPI:
             settings = ListenerSettings(config, listener)
-            is_own = listener in {one.listener for one in config.endpoints}
+            is_own = listener in {endpoint.listener for endpoint in config.endpoints}
             if not is_own or GSSAPI not in settings.value(MECHANISMS):
                 yield from _kerberos_problems(settings, key)
             continue  # otherwise reported with the listener

@@ -80,7 +80,7 @@ def controller_listeners(config: BrokerConfig) -> set[str]:
 
 def protected_listener(config: BrokerConfig) -> str | None:
     """Return the listener of other brokers, None where clients use the same one."""
-    names = {one.listener for one in config.endpoints} - controller_listeners(config)
+    names = {endpoint.listener for endpoint in config.endpoints} - controller_listeners(config)
     name = config.inter_broker_endpoint_name
     return name if len(names) > 1 and name in names else None
 
@@ -108,14 +108,14 @@ def limit_connections(
         listener.limit(listener_limit(config, listener.name))
     clients = clients_listeners(config, listeners)
     excess = quotas.brokers.count - limit
-    connections = [one for listener in clients for one in listener.connections]
+    connections = [connection for listener in clients for connection in listener.connections]
     close_excess(connections, max(len(connections) - excess, 0))
 
 
 def clients_listeners(config: BrokerConfig, listeners: Sequence[Listener]) -> list[Listener]:
     """Return the broker's listeners without the one that is for other brokers only."""
     others = {*controller_listeners(config), protected_listener(config)}
-    return [one for one in listeners if one.name not in others]
+    return [listener for listener in listeners if listener.name not in others]
 
 
 def own_ports(config: BrokerConfig) -> set[int]:
@@ -130,8 +130,8 @@ def listeners_on(config: BrokerConfig, moved: ListenerEndpoint, port: int) -> li
 
     def text(endpoints: Iterable[ListenerEndpoint]) -> str:
         return ",".join(
-            str(one._replace(port=port) if one.listener == moved.listener else one)
-            for one in endpoints
+            str(endpoint._replace(port=port) if endpoint.listener == moved.listener else endpoint)
+            for endpoint in endpoints
         )
 
     found = [f"listeners={text(config.endpoints)}"]

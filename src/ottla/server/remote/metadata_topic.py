@@ -145,7 +145,7 @@ class RemoteMetadataTopic:
     def _created(self, done: Pending[object]) -> None:
         self._is_creating = False
         topics = [] if done.error is not None else done.value.topics  # type: ignore[attr-defined]
-        codes = [ErrorCode(one.error_code) for one in topics]
+        codes = [ErrorCode(topic.error_code) for topic in topics]
         if done.error is not None or codes[0] not in (
             ErrorCode.NONE,
             ErrorCode.TOPIC_ALREADY_EXISTS,

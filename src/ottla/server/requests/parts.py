@@ -404,7 +404,7 @@ def _join(kept: Any, more: Any, path: tuple[str, ...]) -> None:
 def _continues(last: Any, following: Any, nested: str) -> bool:
     """Whether two results differ in the nested array alone."""
     return all(
-        getattr(last, one.name) == getattr(following, one.name)
-        for one in type(last).fields
-        if one.name != nested
+        getattr(last, field.name) == getattr(following, field.name)
+        for field in type(last).fields
+        if field.name != nested
     )

@@ -107,7 +107,7 @@ def _refused(
     if in_items or not has_code:
         for out, source, shape in _result_lists(type(request), version):
             elements = getattr(request, source) or ()
-            results = [shape.fill(one, int(code), text_of_items) for one in elements]
+            results = [shape.fill(element, int(code), text_of_items) for element in elements]
             setattr(response, out, results)
     return response
 

@@ -115,24 +115,24 @@ class DelayedShareFetch(DelayedOperation):
         if not self._partitions or not self._limits.is_wanted():
             return self.force_complete()
         reads = self._read()
-        size = sum(one.size for one in reads)
-        has_error = any(one.error is not None for one in reads)
+        size = sum(read.size for read in reads)
+        has_error = any(read.error is not None for read in reads)
         if has_error or (size and size >= self._limits.min_bytes):
             self._reads = reads
             return self.force_complete()
-        for one in reads:
-            one.end()
+        for read in reads:
+            read.end()
         return False
 
     def on_complete(self) -> None:
         """Acquire and answer, after a worker has read ahead what the page cache lacks."""
         reads = self._read() if self._reads is None else self._reads
         cold = [
-            one.found[0]
-            for one in reads
-            if one.found is not None
-            and isinstance(one.found[0], FileSlice)
-            and _is_cold(one.found[0])
+            read.found[0]
+            for read in reads
+            if read.found is not None
+            and isinstance(read.found[0], FileSlice)
+            and _is_cold(read.found[0])
         ]
         if cold:
             when_warm(cold, None, self._run_on_volume).on_done(lambda _: self._acquire(reads))
@@ -239,7 +239,9 @@ def _cut(
     """Return the batches from the first acquired offset to the last one."""
     first_offset, last_offset = acquired[0].first_offset, acquired[-1].last_offset
     within = [
-        one for one in batches if one.last_offset >= first_offset and one.base_offset <= last_offset
+        batch
+        for batch in batches
+        if batch.last_offset >= first_offset and batch.base_offset <= last_offset
     ]
     begin = within[0].position
     size = within[-1].position + within[-1].size - begin

@@ -228,8 +228,8 @@ class SharePartitions:
         if SHARE_VERSION not in delta.features_changed or image.features.level(SHARE_VERSION):
             return
         self.sessions.clear()
-        for one in list(self._partitions.values()):
-            self.drop(one)
+        for partition in list(self._partitions.values()):
+            self.drop(partition)
 
     # ---------------------------------------------------------------- members
 
@@ -258,8 +258,8 @@ class SharePartitions:
             return
         key = session.key
         self.sessions.remove(key)
-        for one in session.partitions:
-            self._release(key, one)
+        for partition in session.partitions:
+            self._release(key, partition)
         if not self.sessions.has_group(key.group_id):
             for opened in [one for one in self if one.key.group_id == key.group_id]:
                 if not opened.writes_under_way:

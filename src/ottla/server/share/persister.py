@@ -201,7 +201,7 @@ class _Call:
 
     def begin_after(self, calls: Iterable[_Call]) -> Pending[Any]:
         """Begin once other calls have ended."""
-        self._earlier = [one.answer for one in calls]
+        self._earlier = [call.answer for call in calls]
         if not self._earlier:
             return self.begin()
 

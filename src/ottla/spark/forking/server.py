@@ -83,8 +83,8 @@ class Request(NamedTuple):
 
     def close(self) -> None:
         """Leave the streams and the connection to the fork."""
-        for one in self.streams:
-            os.close(one)
+        for stream in self.streams:
+            os.close(stream)
         self.connection.close()
 
 
@@ -159,8 +159,8 @@ def _accepted(listener: socket.socket) -> Request | None:
                 request = Request(connection, streams, **json.loads(file.read(size)))
             if request.arguments[0].startswith(PREFIX) and _fits(request):
                 return request
-    for one in streams:
-        os.close(one)
+    for stream in streams:
+        os.close(stream)
     if connection is not None:
         connection.close()
     return None

@@ -54,7 +54,7 @@ def read_classes(path: Path) -> list[str]:
         lines = path.read_text("utf-8").splitlines(keepends=True)
     except (OSError, UnicodeDecodeError):
         return []
-    return [_name(one) for one in lines if one.endswith("\n") and _is_kept(one)]
+    return [_name(line) for line in lines if line.endswith("\n") and _is_kept(line)]
 
 
 def _is_kept(line: str) -> bool:
@@ -73,7 +73,7 @@ def is_worth_an_archive(listed: Iterable[str], archived: Iterable[str]) -> bool:
 
 def write_classes(path: Path, *lists: Iterable[str]) -> None:
     """Write what any of the lists has, in their order."""
-    union = dict.fromkeys(line for one in lists for line in one)
+    union = dict.fromkeys(line for list_ in lists for line in list_)
     path.write_text("".join(f"{line}\n" for line in union), "utf-8")
 
 

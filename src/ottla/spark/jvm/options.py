@@ -64,7 +64,7 @@ def _names_collector(given: Sequence[str]) -> bool:
     """Whether the user has named a collector, or a file of options that may name one."""
     texts = [*given, *(os.environ.get(name, "") for name in OPTION_VARIABLES)]
     return any(
-        re.search(r"-XX:\+Use\w*GC\b|(^|\s)@|-XX:(VMOptionsFile|Flags)=", one) for one in texts
+        re.search(r"-XX:\+Use\w*GC\b|(^|\s)@|-XX:(VMOptionsFile|Flags)=", text) for text in texts
     )
 
 

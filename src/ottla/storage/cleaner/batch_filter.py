@@ -147,7 +147,7 @@ class BatchFilter:
         self._upper_offset = upper_offset
         self._decompressor = Decompressor()
         self.keeps_legacy_tombstones = True
-        scan.select({one.last_data_offset for one in last_records.values()}, upper_offset)
+        scan.select({record.last_data_offset for record in last_records.values()}, upper_offset)
 
     def filter(self, view: memoryview) -> Filtered:
         """Return what is kept of the complete batches in view."""

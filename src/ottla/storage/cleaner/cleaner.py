@@ -280,8 +280,8 @@ class Cleaner:
             self._scan,
             CleanedTransactions(self._aborted),
             {
-                one.producer_id: LastRecord(one.last_data_offset, one.producer_epoch)
-                for one in self._producers
+                producer.producer_id: LastRecord(producer.last_data_offset, producer.producer_epoch)
+                for producer in self._producers
             },
             now_ms=self._now_ms,
             upper_offset=self.candidate.first_uncleanable,

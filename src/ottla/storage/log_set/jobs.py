@@ -72,8 +72,8 @@ def run_timestamp_reads(
     result: Pending[None] = Pending()
 
     def completed(_none: object) -> None:
-        for one in reads:
-            one.done()
+        for read in reads:
+            read.done()
         result.complete(None)
 
     run_reads([(read.volume, read.read) for read in reads], run_on_volume).on_done(completed)

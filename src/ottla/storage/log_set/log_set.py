@@ -231,8 +231,8 @@ class LogSet:
         """Abort a startup without descriptors: missing logs would be recreated empty."""
         for log in self:
             log.release()
-        for one in self.directories:
-            one.release()
+        for directory in self.directories:
+            directory.release()
         raise LocalDiskError(
             f"no descriptor was left to load the logs in {log_dir.path}: {error}; raise the "
             "limit on open files (ulimit -n), then start again",

@@ -128,7 +128,7 @@ def _record(message: Struct) -> RemoteSegment | SegmentUpdate:
         start_offset=message.start_offset,
         end_offset=message.end_offset,
         leader_epochs=tuple(
-            sorted((one.leader_epoch, one.offset) for one in message.segment_leader_epochs)
+            sorted((epoch.leader_epoch, epoch.offset) for epoch in message.segment_leader_epochs)
         ),
         size_bytes=message.segment_size_in_bytes,
         max_timestamp_ms=message.max_timestamp_ms,

@@ -88,7 +88,7 @@ class Combiner:
         parts = Parts(self._inputs)
         for batch in batches:
             schema = batch.schema
-            mine = np.isin(batch.column("stage"), [one.stage for one in self._inputs])
+            mine = np.isin(batch.column("stage"), [input_.stage for input_ in self._inputs])
             if not mine.all():
                 yield batch.filter(pa.array(~mine))
                 batch = _where(batch, mine)  # noqa: PLW2901 - what is left of it
@@ -356,7 +356,7 @@ def combined_inputs(
     if stage.patterns:  # a queue is that of a topic's partition: topics must be known
         return ()
     found: list[Input | None] = []
-    sources = [one for one in stage.nodes if isinstance(one, SourceNode)]
+    sources = [node for node in stage.nodes if isinstance(node, SourceNode)]
     for source in sources:
         children = [one for one in topology.children(source.name) if one in stage.nodes]
         serdes = TypedInput(
@@ -384,7 +384,7 @@ def _input(
     is_checked: bool,
 ) -> Input | None:
     targets = [_target(topology, child, serdes) for child in children]
-    complete = tuple(one for one in targets if one is not None)
+    complete = tuple(target for target in targets if target is not None)
     if not complete or len(complete) < len(targets):
         return None
     return Input(*place, serdes.key, serdes.value, is_checked, complete)
@@ -397,7 +397,7 @@ def _target(topology: Topology, node: Node, serdes: TypedInput) -> CombiningTarg
     if not isinstance(processor, (StreamAggregate, TimeWindowAggregate)) or processor.fold is None:
         return None
     stores = [topology.stores[name] for name in node.stores]
-    if any(one.kind == "versioned" or one.max_entries is not None for one in stores):
+    if any(store.kind == "versioned" or store.max_entries is not None for store in stores):
         return None  # its history has each update, or its order each use
     windows = None
     if isinstance(processor, TimeWindowAggregate):

@@ -42,7 +42,7 @@ def attempt(step: Step) -> Column | None:
 
     columns = {name: spark_column(one) for name, one in _columns(step).items()}
     context = SparkContext._active_spark_context  # noqa: SLF001 - none is started here
-    if context is None or not all(isinstance(one, ClassicColumn) for one in columns.values()):
+    if context is None or not all(isinstance(column, ClassicColumn) for column in columns.values()):
         return None
     both: Any = f.struct(*(one.alias(name) for name, one in columns.items()))
     jvm: Any = context._jvm  # noqa: SLF001 - PySpark has no function for it
@@ -86,7 +86,9 @@ class FailedRows:
                 continue
             yield batch.filter(pa.array(~mine))
             letters = [self._letter(batch, int(row)) for row in np.flatnonzero(mine)]
-            yield rows_of_letters([one for one in letters if one is not None], batch.schema)
+            yield rows_of_letters(
+                [letter for letter in letters if letter is not None], batch.schema
+            )
 
     def _letter(self, batch: pa.RecordBatch, row: int) -> RawRecord | None:
         node = self._nodes[FAILED - batch.column("stage")[row].as_py()]

@@ -275,7 +275,9 @@ def protobuf_type(descriptor: Any, within: tuple[str, ...] = ()) -> str | None:
     name = descriptor.full_name
     if name in within or descriptor.GetOptions().map_entry:
         return None
-    fields = [(one.name, _protobuf_field_type(one, (*within, name))) for one in descriptor.fields]
+    fields = [
+        (field.name, _protobuf_field_type(field, (*within, name))) for field in descriptor.fields
+    ]
     if not fields or any(text is None for _, text in fields):
         return None
     return f"STRUCT<{', '.join(f'`{name}`: {text}' for name, text in fields)}>"

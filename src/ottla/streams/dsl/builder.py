@@ -50,7 +50,7 @@ class StreamsBuilder:
     def stream(self, *topics: str | re.Pattern[str], consumed: Consumed | None = None) -> KStream:
         """Return the records of topics, by their names, or of all that one pattern matches."""
         is_pattern = len(topics) == 1 and isinstance(topics[0], re.Pattern)
-        if not topics or not (is_pattern or all(isinstance(one, str) for one in topics)):
+        if not topics or not (is_pattern or all(isinstance(topic, str) for topic in topics)):
             raise TypeError(
                 "stream takes names of topics, or one pattern: stream(re.compile('a-.*')), "
                 f"stream('a', 'b'), not {topics!r}"

@@ -335,8 +335,8 @@ class CogroupedKStream:
         """Return the table of an aggregation."""
 
         def send_old_values(_: bool) -> bool:  # noqa: FBT001 - a callback
-            for one in processors:
-                one.sends_old_values = True
+            for processor in processors:
+                processor.sends_old_values = True
             return True
 
         rows = Rows(

@@ -332,8 +332,8 @@ class KTable(Part):
             self.send_old_values()
             other.send_old_values()
             processor.sends_old_values = True
-            for one in sides:
-                one.sends_old_values = True
+            for side in sides:
+                side.sends_old_values = True
             return True
 
         def view() -> TableView:

@@ -195,7 +195,7 @@ def _levels(parts: _Parts) -> dict[str, int]:
     functions = [name for name in parts.nodes if name not in parts.native]
     for name in functions:
         if isinstance(parts.nodes[name], SourceNode):  # it runs with the first that it feeds
-            fed = [one.name for one in parts.topology.children(name)]
+            fed = [child.name for child in parts.topology.children(name)]
             found[name] = min((found[one] for one in fed if one in functions), default=0)
     return {name: found[name] for name in functions if _is_used(parts, name)}
 

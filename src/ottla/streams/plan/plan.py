@@ -251,7 +251,7 @@ def nodes_of_task(topology: Topology, part: SubTopology) -> list[Node]:
     """
     nodes = list(part.nodes)
     needed = topology.global_stores()
-    if not any(isinstance(one, ProcessorNode) and one.is_of_user for one in nodes):
+    if not any(isinstance(node, ProcessorNode) and node.is_of_user for node in nodes):
         needed &= set(part.stores())
     for other in topology.sub_topologies():
         if other.is_global and needed & set(other.stores()) and other.number != part.number:

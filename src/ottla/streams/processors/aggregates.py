@@ -74,7 +74,11 @@ class Fold:
 
     def _values(self, aggregate: Any) -> list[Any]:
         """Return a value for each function; None for one that a restart has added."""
-        return [aggregate] if self.is_single else [aggregate.get(one) for one in self.functions]
+        return (
+            [aggregate]
+            if self.is_single
+            else [aggregate.get(function) for function in self.functions]
+        )
 
     def _aggregate(self, values: list[Any]) -> Any:
         return values[0] if self.is_single else dict(zip(self.functions, values, strict=True))

@@ -106,7 +106,7 @@ class Suppress(Processor):
         place = self.context.record_metadata()
         texts = ["" if place is None else place.topic, *(name for name, _ in record.headers)]
         parts = [key, new, *values, *(data for _, data in record.headers)]
-        return _PLACE_BYTES + sum(map(len, texts)) + sum(len(one or b"") for one in parts)
+        return _PLACE_BYTES + sum(map(len, texts)) + sum(len(part or b"") for part in parts)
 
     def _is_full(self) -> bool:
         given = self._given

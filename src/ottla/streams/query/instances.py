@@ -122,7 +122,7 @@ class Instance:
 
     def _part_of(self, store: str) -> SubTopology | None:
         parts = self._topology.sub_topologies()
-        return next((one for one in parts if store in one.stores() and not one.is_global), None)
+        return next((part for part in parts if store in part.stores() and not part.is_global), None)
 
 
 def inputs_of(
@@ -143,7 +143,7 @@ def inputs_of(
 
 def _parts_before(steps: Layout, part: SubTopology) -> list[SubTopology]:
     """Return the sub-topologies that write what a part reads, and those before them."""
-    parts = {one.number: one for one in steps.sub_topologies}
+    parts = {topology.number: topology for topology in steps.sub_topologies}
     found: dict[int, SubTopology] = {}
     left = [part]
     while left:
@@ -160,7 +160,7 @@ def _real_topics(steps: Layout, part: SubTopology) -> set[str]:
     """Return the topics that a part reads and that have offsets, by their names in the cluster."""
     names = [topic for source in part.sources() for topic in steps.topics_of(source)]
     shuffled = steps.topology.internal_topics.keys() - steps.real_topics.keys()
-    return {steps.real_topics.get(one, one) for one in names if one not in shuffled}
+    return {steps.real_topics.get(name, name) for name in names if name not in shuffled}
 
 
 def _topics(part: SubTopology) -> list[str]:

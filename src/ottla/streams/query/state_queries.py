@@ -166,7 +166,7 @@ class VersionedKeyQuery:
         found = store.get(self.key, self.as_of_ms)
         if found is None:
             return None
-        ends = {one.timestamp: one.valid_to for one in store.versions(self.key)}
+        ends = {version.timestamp: version.valid_to for version in store.versions(self.key)}
         return VersionedRecord(found.value, found.timestamp, ends.get(found.timestamp))
 
 
@@ -240,7 +240,7 @@ class StateQueryResult:
 
         None if all are None: no partition has the key.
         """
-        found = [one for one in self.partition_results.values() if one.result is not None]
+        found = [result for result in self.partition_results.values() if result.result is not None]
         if len(found) > 1:
             raise StreamsException(
                 f"The query did not return exactly one partition result: {self.partition_results}"

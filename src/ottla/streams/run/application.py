@@ -219,7 +219,9 @@ class Streams:
 
         def ends_of(places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
             with Admin(config=self._client_config) as admin:
-                there = {one.name for one in admin.list_topics()}  # one of a pattern may be deleted
+                there = {
+                    topic.name for topic in admin.list_topics()
+                }  # one of a pattern may be deleted
                 requested = [one for one in places if one.topic in there]
                 return listed_offsets(admin, dict.fromkeys(requested, LATEST_TIMESTAMP))
 
@@ -506,7 +508,7 @@ def _subscription(plan: Plan) -> dict[str, str]:
         return {"subscribe": ",".join(plan.source_topics())}
     named = [*plan.topology.source_topics().keys() - plan.topology.internal_topics.keys()]
     names = sorted([*named, *plan.real_topics.values()])
-    patterns = [one.pattern for one in sources if one.pattern is not None]
+    patterns = [source.pattern for source in sources if source.pattern is not None]
     limits = plan.partition_limits()
     found = {
         "subscribePattern": subscription(names, patterns),

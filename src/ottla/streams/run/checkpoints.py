@@ -114,13 +114,13 @@ def _lines(tasks: dict[int, int]) -> list[str]:
 
 def _bounded(topology: Topology) -> str:
     """Return a line that names the stores whose values have the numbers of their last uses."""
-    names = [one.name for one in topology.stores.values() if one.max_entries is not None]
+    names = [store.name for store in topology.stores.values() if store.max_entries is not None]
     return f"Bounded: {', '.join(names)}\n" if names else ""
 
 
 def _with_headers(topology: Topology) -> str:
     """Return a line that names the stores whose values have headers."""
-    names = [one.name for one in topology.stores.values() if one.has_headers]
+    names = [store.name for store in topology.stores.values() if store.has_headers]
     return f"Headers: {', '.join(names)}\n" if names else ""
 
 

@@ -354,7 +354,7 @@ def _is_matched(plan: Plan, step: Stage | Path) -> Column:
         return f.lit(True)
     udf: Any = arrow_udf  # its stubs require the function's type, its code warns of it
     source = udf(source_names(sources), "string")(f.col("topic"))
-    return f.coalesce(source.isin(*(one.name for one in step.patterns)), f.lit(False))
+    return f.coalesce(source.isin(*(pattern.name for pattern in step.patterns)), f.lit(False))
 
 
 def _address(number: int, task: Column) -> Column:

@@ -333,7 +333,9 @@ def joined_parts(inputs: Sequence[Input], rows: Iterable[Row]) -> Iterator[RawRe
             yield first
             continue
         (fold,) = (
-            one.fold for one in inputs[first.partition or 0].targets if one.node == first.topic
+            target.fold
+            for target in inputs[first.partition or 0].targets
+            if target.node == first.topic
         )
         start, *values = json.loads(first.value or b"")
         for other in parts[1:]:

@@ -486,9 +486,15 @@ class Task:
     def _punctuate(self, kind: PunctuationType, now_ms: int) -> None:
         if now_ms < 0:
             return
-        due = [one for one in self._punctuations if one.kind is kind and one.next_ms <= now_ms]
+        due = [
+            punctuation
+            for punctuation in self._punctuations
+            if punctuation.kind is kind and punctuation.next_ms <= now_ms
+        ]
         for one in sorted(due, key=lambda each: each.next_ms):
             if not one.is_cancelled:
                 one.next_ms = _next(one.next_ms, one.interval_ms, now_ms)
                 self._call(one, now_ms)
-        self._punctuations = [one for one in self._punctuations if not one.is_cancelled]
+        self._punctuations = [
+            punctuation for punctuation in self._punctuations if not punctuation.is_cancelled
+        ]

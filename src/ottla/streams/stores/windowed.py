@@ -257,4 +257,4 @@ class SessionStore(TimedStore):
         for place in self._places():
             entries = self._lists.get(place)
             if entries and entries[0][0] < oldest:
-                self._lists.put(place, [one for one in entries if one[0] >= oldest])
+                self._lists.put(place, [entry for entry in entries if entry[0] >= oldest])

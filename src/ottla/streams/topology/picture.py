@@ -87,13 +87,13 @@ def _laid_out(part: SubTopology) -> _Part:
         column, row = _places(part)[node.name]
         lines = [*_wrapped(node.name), *_wrapped(_detail(node))]
         boxes[node.name] = _Box(node, column, row, lines)
-    rows = 1 + max(one.row for one in boxes.values())
+    rows = 1 + max(box.row for box in boxes.values())
     tops = [0]
     for row in range(rows):
-        height = max(one.height for one in boxes.values() if one.row == row)
+        height = max(box.height for box in boxes.values() if box.row == row)
         tops.append(tops[-1] + height + _GAP)
-    columns = 1 + max(one.column for one in boxes.values())
-    return _Part(part.number, boxes, max(one.width for one in boxes.values()), tops, columns)
+    columns = 1 + max(box.column for box in boxes.values())
+    return _Part(part.number, boxes, max(box.width for box in boxes.values()), tops, columns)
 
 
 def _wrapped(text: str) -> list[str]:

@@ -93,7 +93,7 @@ class SubTopology:
 
     def sources(self) -> list[SourceNode]:
         """Return the nodes that read topics."""
-        return [one for one in self.nodes if isinstance(one, SourceNode)]
+        return [node for node in self.nodes if isinstance(node, SourceNode)]
 
     def stores(self) -> list[str]:
         """Return the names of the stores, in the order of their processors."""
@@ -151,7 +151,7 @@ class Topology:
 
         Stores that come with it, by `supplier.stores()` if there is that function, are added.
         """
-        is_global = any(getattr(self.nodes.get(one), "is_global", False) for one in parents)
+        is_global = any(getattr(self.nodes.get(parent), "is_global", False) for parent in parents)
         wrapper = None if is_global else self._wrapper
         return self._add_processor(ProcessorNode(name, [*parents], supplier, [*stores], wrapper))
 
@@ -228,11 +228,11 @@ class Topology:
 
     def sources(self) -> list[SourceNode]:
         """Return the nodes that read topics."""
-        return [one for one in self.nodes.values() if isinstance(one, SourceNode)]
+        return [node for node in self.nodes.values() if isinstance(node, SourceNode)]
 
     def patterns(self) -> list[SourceNode]:
         """Return the nodes that read the topics of a pattern."""
-        return [one for one in self.sources() if one.pattern is not None]
+        return [source for source in self.sources() if source.pattern is not None]
 
     def source_topics(self) -> dict[str, SourceNode]:
         """Return the node that reads each topic that is named."""
@@ -277,11 +277,11 @@ class Topology:
 
     def sinks(self) -> list[SinkNode]:
         """Return the nodes that write topics."""
-        return [one for one in self.nodes.values() if isinstance(one, SinkNode)]
+        return [node for node in self.nodes.values() if isinstance(node, SinkNode)]
 
     def children(self, name: str) -> list[Node]:
         """Return the successors of a node in the order of their addition."""
-        return [one for one in self.nodes.values() if name in one.parents]
+        return [node for node in self.nodes.values() if name in node.parents]
 
     def sub_topologies(self) -> list[SubTopology]:
         """Return the parts between topics, numbered as Kafka numbers them."""
@@ -383,7 +383,11 @@ def check_no_overlap(pattern: re.Pattern[str], sources: Iterable[SourceNode]) ->
 
 def matching(topic: str, sources: Sequence[SourceNode]) -> SourceNode | None:
     """Return the source whose pattern matches a topic; TopologyException for several."""
-    found = [one for one in sources if one.pattern is not None and one.pattern.fullmatch(topic)]
+    found = [
+        source
+        for source in sources
+        if source.pattern is not None and source.pattern.fullmatch(topic)
+    ]
     if len(found) > 1:
         first, second = (one.pattern.pattern for one in found[:2] if one.pattern is not None)
         raise TopologyException(
@@ -423,7 +427,7 @@ def _part(topology: Topology, part: SubTopology) -> list[str]:
     by_name = {node.name: node for node in part.nodes}
     for name in ordered(by_name):
         node = by_name[name]
-        children = ordered(one.name for one in topology.children(name))
+        children = ordered(child.name for child in topology.children(name))
         lines.append(f"    {_headline(node, topology.global_stores())}")
         if not isinstance(node, SinkNode):
             lines.append(f"      --> {', '.join(children) or 'none'}")

@@ -78,7 +78,7 @@ class SimulatedCluster:
         host = f"node{number}"
         listeners = {"broker": f"PLAINTEXT://{host}:{PORT}"}
         listeners["controller"] = f"CONTROLLER://{host}:{CONTROLLER_PORT}"
-        controllers = (f"node{one.voter_id}:{CONTROLLER_PORT}" for one in quorum.voters)
+        controllers = (f"node{voter.voter_id}:{CONTROLLER_PORT}" for voter in quorum.voters)
         node = SimulatedNode(
             self.seed * 100 + number,
             config={

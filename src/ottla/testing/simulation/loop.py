@@ -321,7 +321,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def _timer_handle_cancelled(self, _handle: asyncio.TimerHandle) -> None:
         self._cancelled_count += 1
         if self._cancelled_count > _MIN_CANCELLED and 2 * self._cancelled_count > len(self._timers):
-            self._timers = [one for one in self._timers if not _is_cancelled(one[2])]
+            self._timers = [timer for timer in self._timers if not _is_cancelled(timer[2])]
             heapify(self._timers)
             self._cancelled_count = 0
 

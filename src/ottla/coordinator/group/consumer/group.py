@@ -197,7 +197,7 @@ class ConsumerGroup(MemberGroup[ConsumerMember, "TopicPartitions"]):
             return ConsumerState.EMPTY
         if group_epoch > assignment_epoch:
             return ConsumerState.ASSIGNING
-        if all(one.is_reconciled_to(assignment_epoch) for one in members.values()):
+        if all(member.is_reconciled_to(assignment_epoch) for member in members.values()):
             return ConsumerState.STABLE
         return ConsumerState.RECONCILING
 
@@ -243,7 +243,7 @@ class ConsumerGroup(MemberGroup[ConsumerMember, "TopicPartitions"]):
     ) -> str | None:
         """Return the assignor that most members name; replaced overrides members by id."""
         members = {**self.members.at(epoch), **(replaced or {})}
-        named = [one.server_assignor for one in members.values() if one.server_assignor]
+        named = [member.server_assignor for member in members.values() if member.server_assignor]
         votes = Counter(sorted(named))
         return max(votes, key=votes.__getitem__) if votes else None
 

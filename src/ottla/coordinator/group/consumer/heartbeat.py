@@ -197,7 +197,9 @@ def _is_settled(group: ConsumerGroup, member: ConsumerMember) -> bool:
 def _owned(request: ConsumerGroupHeartbeatRequest) -> TopicPartitionsById | None:
     if request.topic_partitions is None:
         return None
-    return {one.topic_id: tuple(one.partitions) for one in request.topic_partitions}
+    return {
+        partition.topic_id: tuple(partition.partitions) for partition in request.topic_partitions
+    }
 
 
 def _find_member(

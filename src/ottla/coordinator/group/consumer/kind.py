@@ -68,7 +68,7 @@ def _describe(
         members=[],
     )
     return Description(
-        described, (_member(topics, one, target.get(one.member_id, {})) for one in members)
+        described, (_member(topics, member, target.get(member.member_id, {})) for member in members)
     )
 
 
@@ -214,13 +214,18 @@ class ConsumerGroups(
             if classic is None
             else ClassicMetadata(
                 classic.session_timeout_ms,
-                tuple((one.name, one.metadata) for one in classic.supported_protocols),
+                tuple(
+                    (protocol.name, protocol.metadata) for protocol in classic.supported_protocols
+                ),
             ),
         }
 
     def read_target(self, value: Any) -> TopicPartitions:
         """Return a target by its record."""
-        return {one.topic_id: tuple(sorted(one.partitions)) for one in value.topic_partitions}
+        return {
+            partition.topic_id: tuple(sorted(partition.partitions))
+            for partition in value.topic_partitions
+        }
 
     def read_assignment(self, value: Any) -> dict[str, Any]:
         """Return the fields of a member by the record of its assignment."""
@@ -320,14 +325,16 @@ class ConsumerGroups(
         """Return the records of a whole group with its members, in Kafka's order."""
         group_id, members = group.group_id, tuple(group.members.values())
         return [
-            *(self.member_metadata(group_id, one) for one in members),
+            *(self.member_metadata(group_id, member) for member in members),
             self.group_epoch(group_id, group.epoch, group.metadata_hash),
             *(
-                self.target_member(group_id, one.member_id, group.target.get(one.member_id, {}))
-                for one in members
+                self.target_member(
+                    group_id, member.member_id, group.target.get(member.member_id, {})
+                )
+                for member in members
             ),
             self.target_epoch(group_id, group.assignment_epoch, group.assignment_timestamp_ms),
-            *(self.current_assignment(group_id, one) for one in members),
+            *(self.current_assignment(group_id, member) for member in members),
         ]
 
     def last_tombstones(self, group: ConsumerGroup) -> list[CoordinatorRecord]:
@@ -437,8 +444,10 @@ class ConsumerGroups(
 
 def _epochs(partitions: list[schemas.TopicPartitions], member_epoch: int) -> EpochsByPartition:
     return {
-        one.topic_id: with_epochs(one.partitions, one.assignment_epochs, member_epoch)
-        for one in partitions
+        partition.topic_id: with_epochs(
+            partition.partitions, partition.assignment_epochs, member_epoch
+        )
+        for partition in partitions
     }
 
 

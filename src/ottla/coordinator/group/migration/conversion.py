@@ -80,10 +80,10 @@ def write_assignment(topics: TopicNames, partitions: TopicPartitions, metadata: 
 def by_topic_id(topics: TopicNames, partitions: Iterable[_TopicPartition]) -> TopicPartitions:
     """Return partitions by topic id; topics that do not exist are left out."""
     found: dict[Uuid, tuple[int, ...]] = {}
-    for one in partitions:
-        topic_id = topics.topic_id(one.topic)
+    for partition in partitions:
+        topic_id = topics.topic_id(partition.topic)
         if topic_id is not None:
-            found[topic_id] = tuple(sorted({*found.get(topic_id, ()), *one.partitions}))
+            found[topic_id] = tuple(sorted({*found.get(topic_id, ()), *partition.partitions}))
     return found
 
 

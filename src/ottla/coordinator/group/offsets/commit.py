@@ -400,8 +400,8 @@ class TransactionalOffsets:
         refused: list[_Answer] = []
         for topic in request.topics:
             exists = [
-                self._topics.has_partition(topic.name, one.partition_index)
-                for one in topic.partitions
+                self._topics.has_partition(topic.name, partition.partition_index)
+                for partition in topic.partitions
             ]
             known = [one for one, yes in zip(topic.partitions, exists, strict=True) if yes]
             unknown = [one for one, yes in zip(topic.partitions, exists, strict=True) if not yes]
@@ -449,8 +449,8 @@ def _answer(topic: _Topic, code: ErrorCode) -> _Answer:
     return _Answer(
         name=topic.name,
         partitions=[
-            _PartitionAnswer(partition_index=one.partition_index, error_code=int(code))
-            for one in topic.partitions
+            _PartitionAnswer(partition_index=partition.partition_index, error_code=int(code))
+            for partition in topic.partitions
         ],
     )
 

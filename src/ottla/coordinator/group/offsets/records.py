@@ -110,12 +110,12 @@ def encode_plain(
         pack, start, key = _plain_layout(group, topic, has_id)
         length = 2 * (_VALUE_WITH_ID_BYTES if has_id else _VALUE_BYTES)  # zig-zag
         tail = _TOPIC_ID_TAG + topic_id + b"\0" if has_id else _NO_TAGGED_FIELDS + b"\0"
-        for one in partitions:
+        for partition in partitions:
             records.append(
                 pack(
-                    start, twice_delta, key, one.partition_index, length, OFFSET_COMMIT_VERSION,
-                    one.committed_offset, one.committed_leader_epoch, _EMPTY_COMPACT_STRING,
-                    commit_ms, tail,
+                    start, twice_delta, key, partition.partition_index, length,
+                    OFFSET_COMMIT_VERSION, partition.committed_offset,
+                    partition.committed_leader_epoch, _EMPTY_COMPACT_STRING, commit_ms, tail,
                 )
             )  # fmt: skip
             twice_delta += 2

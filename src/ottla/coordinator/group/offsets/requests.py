@@ -174,10 +174,16 @@ class OffsetRequests:
 
     def _known(self, topic: CommitTopic) -> tuple[list[CommitPartition], list[CommitPartition]]:
         count = self._topics.partition_count(topic.name) or 0
-        known = [one for one in topic.partitions if 0 <= one.partition_index < count]
+        known = [
+            partition for partition in topic.partitions if 0 <= partition.partition_index < count
+        ]
         if len(known) == len(topic.partitions):
             return known, []
-        return known, [one for one in topic.partitions if not 0 <= one.partition_index < count]
+        return known, [
+            partition
+            for partition in topic.partitions
+            if not 0 <= partition.partition_index < count
+        ]
 
     # ---------------------------------------------------------------- fetch
 

@@ -143,7 +143,7 @@ def _describe(group: ShareGroup, epoch: int, topics: TopicNames) -> Description[
         assignor_name=_ASSIGNOR,
         members=[],
     )
-    return Description(described, (_member(topics, one) for one in members))
+    return Description(described, (_member(topics, member) for member in members))
 
 
 def undescribed(group_id: str, code: ErrorCode, text: str | None = None) -> _DescribedGroup:

@@ -92,9 +92,9 @@ def _alter(groups: ShareGroups, request: AlterShareGroupOffsetsRequest) -> Resul
         topic_id = groups.topics.topic_id(topic.topic_name)
         count = groups.topics.partition_count(topic.topic_name) or 0
         known = {
-            one.partition_index: one.start_offset
-            for one in topic.partitions
-            if topic_id is not None and 0 <= one.partition_index < count
+            partition.partition_index: partition.start_offset
+            for partition in topic.partitions
+            if topic_id is not None and 0 <= partition.partition_index < count
         }
         if topic_id is not None and known:
             changed[topic_id] = TopicParts(topic.topic_name, frozenset(known), now_ms)
@@ -104,8 +104,8 @@ def _alter(groups: ShareGroups, request: AlterShareGroupOffsetsRequest) -> Resul
                 topic_name=topic.topic_name,
                 topic_id=topic_id or ZERO_UUID,
                 partitions=[
-                    _altered(one.partition_index, is_known=one.partition_index in known)
-                    for one in topic.partitions
+                    _altered(partition.partition_index, is_known=partition.partition_index in known)
+                    for partition in topic.partitions
                 ],
             )
         )
@@ -409,22 +409,22 @@ class ShareOffsetRequests:
             topics=[
                 _DeleteTopic(
                     topic_id=topic_id,
-                    partitions=[_DeleteTopic.PartitionData(partition=one) for one in indexes],
+                    partitions=[_DeleteTopic.PartitionData(partition=index) for index in indexes],
                 )
                 for topic_id, indexes in partitions.items()
             ],
         )
         return self._persister.delete(request).then(
-            lambda response: {one.topic_id: _first_error(one) for one in response.results}
+            lambda response: {result.topic_id: _first_error(result) for result in response.results}
         )
 
 
 def _take_errors(alteration: _Alteration, states: Any) -> None:
     failed = {
-        (topic.topic_id, one.partition): one
+        (topic.topic_id, partition.partition): partition
         for topic in states.results
-        for one in topic.partitions
-        if one.error_code
+        for partition in topic.partitions
+        if partition.error_code
     }
     for topic in alteration.topics:
         for part in topic.partitions:
@@ -434,9 +434,9 @@ def _take_errors(alteration: _Alteration, states: Any) -> None:
 
 
 def _first_error(topic: Any) -> KafkaError | None:
-    for one in topic.partitions:
-        if one.error_code:
-            return KafkaError(ErrorCode(one.error_code), one.error_message)
+    for partition in topic.partitions:
+        if partition.error_code:
+            return KafkaError(ErrorCode(partition.error_code), partition.error_message)
     return None
 
 

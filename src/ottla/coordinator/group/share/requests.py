@@ -149,8 +149,8 @@ class ShareGroupRequests:
     ) -> None:
         failed = ErrorCode.NONE
         for topic in response.results:
-            for one in topic.partitions:
-                failed = ErrorCode(one.error_code) or failed
+            for partition in topic.partitions:
+                failed = ErrorCode(partition.error_code) or failed
         change = initialization.give_up if failed else initialization.complete
         if failed:
             log.warning(

@@ -95,7 +95,9 @@ def _decide(topology: StreamsTopology, topics: TopicNames) -> _PartitionCounts:
 
 def _repartition_names(subtopologies: Sequence[Subtopology]) -> tuple[list[str], list[str]]:
     """Return the repartition topics with a count of the application's, and those without."""
-    all_topics = [topic for one in subtopologies for topic in one.repartition_source_topics]
+    all_topics = [
+        topic for subtopology in subtopologies for topic in subtopology.repartition_source_topics
+    ]
     fixed = dict.fromkeys(topic.name for topic in all_topics if topic.partitions)
     flexible = dict.fromkeys(topic.name for topic in all_topics if not topic.partitions)
     return list(fixed), list(flexible)
@@ -271,8 +273,8 @@ def configure(topology: StreamsTopology, topics: TopicNames) -> ConfiguredTopolo
 def _check_sources(topology: StreamsTopology, topics: TopicNames) -> None:
     missing = {
         name
-        for one in topology.subtopologies.values()
-        for name in one.source_topics
+        for subtopology in topology.subtopologies.values()
+        for name in subtopology.source_topics
         if topics.topic_id(name) is None
     }
     if missing:
@@ -303,7 +305,7 @@ def _internal(topic: schemas.TopicInfo, counts: _PartitionCounts) -> InternalTop
     partitions = topic.partitions or counts.decided[topic.name]
     if partitions < 1:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
-    configs = {one.key: one.value for one in topic.topic_configs}
+    configs = {config.key: config.value for config in topic.topic_configs}
     return InternalTopic(topic.name, partitions, topic.replication_factor, configs)
 
 

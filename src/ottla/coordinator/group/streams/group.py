@@ -258,7 +258,7 @@ class StreamsGroup(MemberGroup[StreamsMember, Tasks]):
             return StreamsState.NOT_READY
         if group_epoch > assignment_epoch:
             return StreamsState.ASSIGNING
-        if all(one.is_reconciled_to(assignment_epoch) for one in members.values()):
+        if all(member.is_reconciled_to(assignment_epoch) for member in members.values()):
             return StreamsState.STABLE
         return StreamsState.RECONCILING
 
@@ -274,7 +274,7 @@ class StreamsGroup(MemberGroup[StreamsMember, Tasks]):
 
     def is_in_process(self, member_ids: Iterable[str], process_id: str) -> bool:
         """Whether one of these members is a thread of a process."""
-        return any(self.members[one].process_id == process_id for one in member_ids)
+        return any(self.members[member_id].process_id == process_id for member_id in member_ids)
 
     # ---------------------------------------------------------------- replay
 

@@ -117,7 +117,7 @@ def _owned(request: Request) -> Tasks | None:
 
 
 def _task_map(tasks: list[api.TaskIds]) -> TaskMap:
-    return task_map((one.subtopology_id, one.partitions) for one in tasks)
+    return task_map((task.subtopology_id, task.partitions) for task in tasks)
 
 
 def _find_member(call: _Call) -> StreamsMember:
@@ -151,7 +151,7 @@ def _with_request(
         user_endpoint=(
             member.user_endpoint if endpoint is None else Endpoint(endpoint.host, endpoint.port)
         ),
-        client_tags=(member.client_tags if tags is None else {one.key: one.value for one in tags}),
+        client_tags=(member.client_tags if tags is None else {tag.key: tag.value for tag in tags}),
     )
 
 

@@ -69,7 +69,7 @@ def _describe(group: StreamsGroup, epoch: int) -> Description[_DescribedGroup]:
         members=[],
     )
     return Description(
-        described, (_member(one, target.get(one.member_id) or Tasks()) for one in members)
+        described, (_member(member, target.get(member.member_id) or Tasks()) for member in members)
     )
 
 

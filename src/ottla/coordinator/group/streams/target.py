@@ -203,8 +203,12 @@ class _Assignment:
     def __init__(self, given: _StreamsAssignorInput) -> None:
         self._given = given
         self._ordered = in_hash_map_order(given.members)
-        active = sum(one.task_count for one in given.subtopologies.values())
-        stateful = sum(one.task_count for one in given.subtopologies.values() if one.is_stateful)
+        active = sum(subtopology.task_count for subtopology in given.subtopologies.values())
+        stateful = sum(
+            subtopology.task_count
+            for subtopology in given.subtopologies.values()
+            if subtopology.is_stateful
+        )
         members = len(given.members)
         self._active_quota = _Quota(active, members)
         self._total_quota = _Quota(active + stateful * given.standby_replicas, members)

@@ -32,14 +32,14 @@ class StreamsTopology:
 
     def __post_init__(self) -> None:
         sources = {
-            topic: one.subtopology_id
-            for one in self.subtopologies.values()
-            for topic in source_names(one)
+            topic: subtopology.subtopology_id
+            for subtopology in self.subtopologies.values()
+            for topic in source_names(subtopology)
         }
         changelogs = frozenset(
             topic.name
-            for one in self.subtopologies.values()
-            for topic in one.state_changelog_topics
+            for subtopology in self.subtopologies.values()
+            for topic in subtopology.state_changelog_topics
         )
         object.__setattr__(self, "source_topics", sources)
         object.__setattr__(self, "required_topics", changelogs.union(sources))
@@ -53,7 +53,7 @@ def source_names(subtopology: Subtopology) -> list[str]:
 
 def from_record(value: schemas.StreamsGroupTopologyValue) -> StreamsTopology:
     """Return the topology of a record; two subtopologies of one id are an error."""
-    by_id = {one.subtopology_id: one for one in value.subtopologies}
+    by_id = {subtopology.subtopology_id: subtopology for subtopology in value.subtopologies}
     if len(by_id) != len(value.subtopologies):
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
     return StreamsTopology(value.epoch, by_id)
@@ -67,13 +67,15 @@ def to_record(
         epoch=topology.epoch,
         subtopologies=[
             Subtopology(
-                subtopology_id=one.subtopology_id,
-                source_topics=list(one.source_topics),
-                source_topic_regex=list(one.source_topic_regex),
-                state_changelog_topics=[_topic(topic) for topic in one.state_changelog_topics],
-                repartition_sink_topics=list(one.repartition_sink_topics),
+                subtopology_id=subtopology.subtopology_id,
+                source_topics=list(subtopology.source_topics),
+                source_topic_regex=list(subtopology.source_topic_regex),
+                state_changelog_topics=[
+                    _topic(topic) for topic in subtopology.state_changelog_topics
+                ],
+                repartition_sink_topics=list(subtopology.repartition_sink_topics),
                 repartition_source_topics=[
-                    _topic(topic) for topic in one.repartition_source_topics
+                    _topic(topic) for topic in subtopology.repartition_source_topics
                 ],
                 copartition_groups=[
                     Subtopology.CopartitionGroup(
@@ -81,10 +83,10 @@ def to_record(
                         source_topic_regex=list(group.source_topic_regex),
                         repartition_source_topics=list(group.repartition_source_topics),
                     )
-                    for group in one.copartition_groups
+                    for group in subtopology.copartition_groups
                 ],
             )
-            for one in topology.subtopologies
+            for subtopology in topology.subtopologies
         ],
     )
 
@@ -95,6 +97,7 @@ def _topic(topic: api.TopicInfo) -> schemas.TopicInfo:
         partitions=topic.partitions,
         replication_factor=topic.replication_factor,
         topic_configs=[
-            schemas.TopicConfig(key=one.key, value=one.value) for one in topic.topic_configs
+            schemas.TopicConfig(key=config.key, value=config.value)
+            for config in topic.topic_configs
         ],
     )

@@ -34,9 +34,9 @@ def check_request(request: StreamsGroupHeartbeatRequest) -> None:
     require(request.task_offsets is None, "TaskOffsets are not supported yet.")
     require(request.task_end_offsets is None, "TaskEndOffsets are not supported yet.")
     require(not request.warmup_tasks, "WarmupTasks are not supported yet.")
-    for one in () if request.topology is None else request.topology.subtopologies:
+    for subtopology in () if request.topology is None else request.topology.subtopologies:
         require(
-            not one.source_topic_regex,
+            not subtopology.source_topic_regex,
             "Regular expressions for source topics are not supported yet.",
         )
     epoch = request.member_epoch
@@ -75,8 +75,8 @@ def _check_join(request: StreamsGroupHeartbeatRequest) -> None:
     ):
         require(tasks == [], f"{name} must be empty when (re-)joining.")
     require(request.topology is not None, "Topology must be non-null when (re-)joining.")
-    for one in () if request.topology is None else request.topology.subtopologies:
-        for topic in one.state_changelog_topics:
+    for subtopology in () if request.topology is None else request.topology.subtopologies:
+        for topic in subtopology.state_changelog_topics:
             if topic.partitions:
                 raise KafkaError(
                     ErrorCode.STREAMS_INVALID_TOPOLOGY,
@@ -129,15 +129,15 @@ def check_tasks(
     subtopologies: Mapping[str, ConfiguredSubtopology], tasks: Iterable[Any] | None
 ) -> None:
     """Raise INVALID_REQUEST for tasks that the topology does not have."""
-    for one in tasks or ():
-        subtopology = subtopologies.get(one.subtopology_id)
+    for task in tasks or ():
+        subtopology = subtopologies.get(task.subtopology_id)
         if subtopology is None:
-            text = f"Subtopology {one.subtopology_id} does not exist in the topology."
+            text = f"Subtopology {task.subtopology_id} does not exist in the topology."
             raise KafkaError(ErrorCode.INVALID_REQUEST, text)
         count = subtopology.task_count
-        for partition in one.partitions:
+        for partition in task.partitions:
             require(
                 0 <= partition < count,
-                f"Task {partition} for subtopology {one.subtopology_id} is invalid. "
+                f"Task {partition} for subtopology {task.subtopology_id} is invalid. "
                 f"Number of tasks for this subtopology: {count}",
             )

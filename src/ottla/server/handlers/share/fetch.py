@@ -228,12 +228,12 @@ def _fetch_response(
     leaders: set[int] = set()
     is_first = request.share_session_epoch == INITIAL_EPOCH
     named = [one for one in fetched if is_first or _is_named(session, one, fetched[one])]
-    for one in dict.fromkeys((*named, *acknowledged)):
-        result = fetched.get(one) or FetchedRecords()
-        acknowledge_error = acknowledged.get(one)
+    for fromkey in dict.fromkeys((*named, *acknowledged)):
+        result = fetched.get(fromkey) or FetchedRecords()
+        acknowledge_error = acknowledged.get(fromkey)
         error = result.error
         data = PartitionData(
-            partition_index=one.partition,
+            partition_index=fromkey.partition,
             error_code=0 if error is None else int(error.code),
             error_message=None
             if error is None or error.code in _LED_ELSEWHERE
@@ -251,11 +251,11 @@ def _fetch_response(
                 for acquired in result.acquired
             ],
         )
-        leader = _leader(ctx, one, result.error)
+        leader = _leader(ctx, fromkey, result.error)
         if leader is not None:
             data.current_leader.leader_id, data.current_leader.leader_epoch = leader
             leaders.add(leader[0])
-        topics.setdefault(one.topic_id, []).append(data)
+        topics.setdefault(fromkey.topic_id, []).append(data)
     return ShareFetchResponse(
         acquisition_lock_timeout_ms=ctx.broker.share.settings(
             session.key.group_id
@@ -405,8 +405,8 @@ def acknowledge_all(
 def _requested(topics: Iterable[Any]) -> Mapping[TopicIdPartition, list[Acknowledgement]]:
     return {
         TopicIdPartition(topic.topic_id, part.partition_index): [
-            Acknowledgement(one.first_offset, one.last_offset, tuple(one.acknowledge_types))
-            for one in part.acknowledgement_batches
+            Acknowledgement(batch.first_offset, batch.last_offset, tuple(batch.acknowledge_types))
+            for batch in part.acknowledgement_batches
         ]
         for topic in topics
         for part in topic.partitions
@@ -418,13 +418,13 @@ def _is_valid(ctx: Context, batches: list[Acknowledgement], *, can_renew: bool) 
     """Whether batches are in order, with one type or one for each offset, all known."""
     highest = AcknowledgeType.RENEW if ctx.api_version >= 2 else AcknowledgeType.REJECT
     end = -1
-    for one in batches:
-        count = one.last_offset - one.first_offset + 1
-        if count <= 0 or one.first_offset < end or len(one.types) not in (1, count):
+    for batch in batches:
+        count = batch.last_offset - batch.first_offset + 1
+        if count <= 0 or batch.first_offset < end or len(batch.types) not in (1, count):
             return False
-        if any(not 0 <= kind <= highest for kind in one.types):
+        if any(not 0 <= kind <= highest for kind in batch.types):
             return False
-        if AcknowledgeType.RENEW in one.types and not can_renew:
+        if AcknowledgeType.RENEW in batch.types and not can_renew:
             return False
-        end = one.last_offset
+        end = batch.last_offset
     return True

@@ -142,7 +142,7 @@ def describe_share_group_offsets(
 ) -> Pending[DescribeShareGroupOffsetsResponse]:
     """Return where the deliveries of share groups begin, and their lag."""
     return gather(
-        [_describe(ctx, one) for one in request.groups],
+        [_describe(ctx, group) for group in request.groups],
         lambda parts: DescribeShareGroupOffsetsResponse(groups=[part.value for part in parts]),
     )
 
@@ -201,10 +201,10 @@ def _with_lags(
         topic.topic_id: ctx.broker.topic_name(topic.topic_id) or "" for topic in states.results
     }
     begun = [
-        TopicPartition(names[topic.topic_id], one.partition)
+        TopicPartition(names[topic.topic_id], partition.partition)
         for topic in states.results
-        for one in topic.partitions
-        if _has_lag(one)
+        for partition in topic.partitions
+        if _has_lag(partition)
     ]
 
     def finish(ends: Mapping[TopicPartition, int | ErrorCode]) -> None:
@@ -213,8 +213,11 @@ def _with_lags(
                 topic_name=names[topic.topic_id],
                 topic_id=topic.topic_id,
                 partitions=[
-                    _partition(one, ends.get(TopicPartition(names[topic.topic_id], one.partition)))
-                    for one in topic.partitions
+                    _partition(
+                        partition,
+                        ends.get(TopicPartition(names[topic.topic_id], partition.partition)),
+                    )
+                    for partition in topic.partitions
                 ],
             )
             for topic in states.results
@@ -293,18 +296,18 @@ def latest_offsets(
     """Return the high watermark of each partition, or why it is not known."""
     found: dict[TopicPartition, int | ErrorCode] = {}
     by_leader: dict[int, list[TopicPartition]] = {}
-    for one in partitions:
-        replica = broker.replicas.find(*one)
+    for partition in partitions:
+        replica = broker.replicas.find(*partition)
         if replica is not None and replica.is_leader:
-            found[one] = replica.log.high_watermark
+            found[partition] = replica.log.high_watermark
             continue
-        leader = broker.channel.leader_of(one)
+        leader = broker.channel.leader_of(partition)
         if leader is None:
-            found[one] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            found[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         elif leader in (_NO_LEADER, broker.node_id):
-            found[one] = ErrorCode.LEADER_NOT_AVAILABLE
+            found[partition] = ErrorCode.LEADER_NOT_AVAILABLE
         else:
-            by_leader.setdefault(leader, []).append(one)
+            by_leader.setdefault(leader, []).append(partition)
     steps = Steps(lambda: found)
     for leader, led in by_leader.items():
         found.update(dict.fromkeys(led, ErrorCode.UNKNOWN_SERVER_ERROR))  # until it answers
@@ -334,9 +337,9 @@ def _request(partitions: list[TopicPartition]) -> ListOffsetsRequest:
 def _take(found: dict[TopicPartition, int | ErrorCode], response: Any) -> None:
     """Take the offsets out of one leader's response."""
     for topic in response.topics:
-        for one in topic.partitions:
-            name = TopicPartition(topic.name, one.partition_index)
-            found[name] = ErrorCode(one.error_code) or one.offset
+        for partition in topic.partitions:
+            name = TopicPartition(topic.name, partition.partition_index)
+            found[name] = ErrorCode(partition.error_code) or partition.offset
 
 
 @handles(InitializeShareGroupStateRequest, right=Right(Operation.CLUSTER_ACTION))

@@ -42,7 +42,7 @@ class AssignorInput(NamedTuple):
     @property
     def is_homogeneous(self) -> bool:
         """Whether all members subscribe to the same topics."""
-        return all(one.topic_ids == self.members[0].topic_ids for one in self.members)
+        return all(member.topic_ids == self.members[0].topic_ids for member in self.members)
 
 
 def sorted_partitions(assignment: dict[Uuid, set[int]]) -> TopicPartitions:
