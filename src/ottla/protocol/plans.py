@@ -61,7 +61,7 @@ class AtVersion:
 
     def _smallest_struct(self, cls: StructMeta) -> int:
         carried = (f for f in cls.fields if self.carries(f) and not self.is_tagged(f))
-        return (1 if self.flexible else 0) + sum(self._smallest_field(one) for one in carried)
+        return (1 if self.flexible else 0) + sum(self._smallest_field(field) for field in carried)
 
     def _smallest_field(self, field: Field) -> int:
         compact = self.is_flexible(field)

@@ -152,7 +152,7 @@ class Coordination:
     def end_all(self, ones: Iterable[Participant], *, committed: bool) -> list[KafkaError | None]:
         """End transactions, with all requests sent at once; return the error of each, or None."""
         errors: list[KafkaError | None] = []
-        for call in [self._end(one, committed=committed) for one in ones]:
+        for call in [self._end(participant, committed=committed) for participant in ones]:
             try:
                 self._answers([call])
                 errors.append(None)
@@ -185,7 +185,9 @@ class Coordination:
     def not_open(self, participants: Iterable[Participant]) -> list[Participant]:
         """Return those whose transaction is not under way, or is another producer's by now."""
         ones = list(participants)
-        answers = self._answers([self._describe(one.transactional_id) for one in ones])
+        answers = self._answers(
+            [self._describe(participant.transactional_id) for participant in ones]
+        )
         states = [answer.transaction_states[0] for answer in answers]
         return [
             one

@@ -94,10 +94,10 @@ def _places_of_copies(
 ) -> list[list[TopicPartition]]:
     """Return the partitions of some topics after those of the parts, each with room for all."""
     by_topic: dict[str, list[TopicPartition]] = {}
-    for one in places:
-        by_topic.setdefault(one.topic, []).append(one)
-    for one in places[:part_count]:
-        by_topic.pop(one.topic, None)
+    for partition in places:
+        by_topic.setdefault(partition.topic, []).append(partition)
+    for partition in places[:part_count]:
+        by_topic.pop(partition.topic, None)
     return [some for some in by_topic.values() if len(some) >= part_count][:MAX_COPIES]
 
 
@@ -154,7 +154,7 @@ def decode(query_id: str, found: Iterable[str | None]) -> BatchDecision | None:
     held = parts.get(last, {})
     if not counts[last] or sorted(held) != list(range(counts[last])):
         raise IncompleteDecision(last)
-    participants = tuple(one for part in sorted(held) for one in held[part])
+    participants = tuple(participant for part in sorted(held) for participant in held[part])
     return BatchDecision(query_id, last, participants, digests.get(last), sources.get(last))
 
 

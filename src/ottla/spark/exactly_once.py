@@ -216,7 +216,7 @@ class ExactlyOnce:
     def _decision(self, *, is_stable: bool = True) -> BatchDecision | None:
         found = self._coordination.committed(self._group_id, is_stable=is_stable)
         try:
-            return decode(self._query_id, [one.metadata for one in found.values()])
+            return decode(self._query_id, [committed.metadata for committed in found.values()])
         except IncompleteDecision:
             if self._checkpoint.is_reset():
                 return None
@@ -317,11 +317,11 @@ class ExactlyOnce:
         A broker has aborted it after its timeout, or an administrator: decided on, the batch's
         records would be lost, since a decided batch is not written again.
         """
-        for one in self._coordination.not_open(participants):
+        for participant in self._coordination.not_open(participants):
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE,
-                f"batch {batch_id} is not decided: transaction {one.transactional_id} was aborted "
-                "before all tasks had ended (kafka.transaction.timeout.ms is "
+                f"batch {batch_id} is not decided: transaction {participant.transactional_id} was "
+                "aborted before all tasks had ended (kafka.transaction.timeout.ms is "
                 f"{self._options.transaction_timeout_ms}). The batch is written again",
             )
 

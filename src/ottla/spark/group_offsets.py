@@ -98,7 +98,9 @@ class GroupOffsets:
 
     def _found_decision(self) -> set[str]:
         known = self._coordination.committed(self._group_id)
-        return {one.metadata for one in known.values() if is_decision(one.metadata)}
+        return {
+            committed.metadata for committed in known.values() if is_decision(committed.metadata)
+        }
 
     def _commit(self, positions: Mapping[TopicPartition, int], *, again: bool = False) -> None:
         known = self._coordination.committed(self._group_id)

@@ -162,8 +162,8 @@ class ClassArchive:
             self._delete_unused()
         else:
             self._failed.write_text(self._output, "utf-8")
-            for one in (made, class_list):
-                one.unlink(missing_ok=True)
+            for path in (made, class_list):
+                path.unlink(missing_ok=True)
         return is_made
 
     def _dump(self, class_list: Path, made: Path) -> bool:
@@ -217,25 +217,25 @@ class ClassArchive:
 
     def _delete_lists(self) -> None:
         """Delete the lists of sessions that were killed."""
-        for one in self.path.parent.glob(f"{self.path.stem}.*.classes"):
-            process = one.suffixes[-2][1:]
+        for path in self.path.parent.glob(f"{self.path.stem}.*.classes"):
+            process = path.suffixes[-2][1:]
             if not (process.isdecimal() and psutil.pid_exists(int(process))):
-                one.unlink(missing_ok=True)
+                path.unlink(missing_ok=True)
 
     def _delete_unused(self) -> None:
-        for one in self.path.parent.glob("spark-*"):
+        for path in self.path.parent.glob("spark-*"):
             with contextlib.suppress(OSError):
-                if time.time() - one.stat().st_mtime > UNUSED_SECONDS:
-                    one.unlink()
+                if time.time() - path.stat().st_mtime > UNUSED_SECONDS:
+                    path.unlink()
 
 
 def _digest(java: Java, spark_home: Path) -> str:
     """Name what an archive is bound to: this Java and these jars."""
     jars = spark_home / "jars"
     seen = [str(java.path.resolve()), str(jars)]
-    for one in (java.path, jars):
+    for path in (java.path, jars):
         with contextlib.suppress(OSError):
-            seen.append(str(one.stat().st_mtime_ns))
+            seen.append(str(path.stat().st_mtime_ns))
     return hashlib.sha256("\n".join(seen).encode()).hexdigest()[:16]
 
 

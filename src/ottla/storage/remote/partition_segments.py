@@ -150,7 +150,7 @@ class PartitionSegments:
             state = self._by_epoch.get(epoch)
             if state is None:
                 return []
-            found = [self._by_id[one] for one in (*state.ids, *state.unreferenced)]
+            found = [self._by_id[uuid] for uuid in (*state.ids, *state.unreferenced)]
         return sorted(found, key=lambda segment: segment.start_offset)
 
 

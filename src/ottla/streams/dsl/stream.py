@@ -456,11 +456,11 @@ class KStream(Part):
             raise TopologyException("columns cannot be wrapped: give functions, or no wrapper")
         if self.operator is not None:
             return ColumnOperator(step, None, self.operator)
-        found = [one.for_columns or one for one in (self.key_serde, self.value_serde)]
-        for one in found:
-            if not has_columns(one):
+        found = [serde.for_columns or serde for serde in (self.key_serde, self.value_serde)]
+        for serde in found:
+            if not has_columns(serde):
                 raise TopologyException(
-                    f"a column needs a type, which the serde {one.name} after {self.node} does "
+                    f"a column needs a type, which the serde {serde.name} after {self.node} does "
                     "not have: give Consumed(value=Serdes.json(schema='name STRING, …'))"
                 )
         return ColumnOperator(step, TypedInput(*found), None)

@@ -128,7 +128,7 @@ def is_readable(source: SourceNode, config: StreamsConfig) -> bool:
         not source.is_global
         and source.timestamp_extractor is None
         and handler in (log_and_fail, log_and_continue)
-        and all(has_columns(one) for one in _typed(source, config))
+        and all(has_columns(serde) for serde in _typed(source, config))
     )
 
 
@@ -157,7 +157,7 @@ def _has_columns(node: Node) -> bool:
 def _is_neutral(node: Node, config: StreamsConfig) -> bool:
     """Whether Spark can run a node without a column."""
     if isinstance(node, SinkNode):
-        typed = all(takes_columns(one) for one in _typed(node, config))
+        typed = all(takes_columns(serde) for serde in _typed(node, config))
         return isinstance(node.topic, str) and node.partitioner is None and typed
     if not isinstance(node, ProcessorNode):
         return False

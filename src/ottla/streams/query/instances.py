@@ -76,7 +76,7 @@ class Instance:
 
     def metadata_for_store(self, store: str) -> list[StreamsMetadata]:
         """Return the instance if it has a store."""
-        return [one for one in self.metadata() if store in one.state_store_names]
+        return [metadata for metadata in self.metadata() if store in metadata.state_store_names]
 
     def key_metadata(
         self, store: str, key: Any, serde: Serde | None, partitioner: Partitioner | None
@@ -109,8 +109,8 @@ class Instance:
             for task in range(0 if part is None else self._tasks.get(part.number, 0)):
                 assert part is not None
                 places = inputs_of(steps, part, task, self._positions)
-                position = sum(self._positions[one] for one in places)
-                end = sum(ends.get(one, self._positions[one]) for one in places)
+                position = sum(self._positions[partition] for partition in places)
+                end = sum(ends.get(partition, self._positions[partition]) for partition in places)
                 found.setdefault(store, {})[task] = LagInfo(position, end)
         return found
 
@@ -133,7 +133,9 @@ def inputs_of(
     Those of its topics with its number; all partitions of the topics before a repartition topic.
     """
     own = _real_topics(steps, part)
-    before = {topic for one in _parts_before(steps, part) for topic in _real_topics(steps, one)}
+    before = {
+        topic for topology in _parts_before(steps, part) for topic in _real_topics(steps, topology)
+    }
     return {
         place
         for place in known

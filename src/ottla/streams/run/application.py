@@ -222,7 +222,7 @@ class Streams:
                 there = {
                     topic.name for topic in admin.list_topics()
                 }  # one of a pattern may be deleted
-                requested = [one for one in places if one.topic in there]
+                requested = [partition for partition in places if partition.topic in there]
                 return listed_offsets(admin, dict.fromkeys(requested, LATEST_TIMESTAMP))
 
         return self._instance().lags(ends_of)
@@ -244,7 +244,7 @@ class Streams:
             return [newest]
         recent = [self._read(report) for report in self.query.recentProgress]
         known = -1 if last is None or last.run != newest.run else last.batch
-        return [one for one in recent if one.batch > known]
+        return [progress for progress in recent if progress.batch > known]
 
     def _read(self, report: StreamingQueryProgress) -> Progress:
         found = read_progress(json.loads(report.json))

@@ -330,7 +330,7 @@ class Task:
         made = Punctuation(name, interval_ms, kind, callback, first)
         self._punctuations.append(made)
         if self._is_starting:
-            own = sum(one.node == name for one in self._lasting.values())
+            own = sum(punctuation.node == name for punctuation in self._lasting.values())
             self._lasting[f"punctuation {own} of {name}"] = made
             made.next_ms = self._own.get(f"punctuation {own} of {name}", first)
             made.is_cancelled = made.next_ms == _CANCELLED

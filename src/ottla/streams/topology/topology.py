@@ -389,7 +389,7 @@ def matching(topic: str, sources: Sequence[SourceNode]) -> SourceNode | None:
         if source.pattern is not None and source.pattern.fullmatch(topic)
     ]
     if len(found) > 1:
-        first, second = (one.pattern.pattern for one in found[:2] if one.pattern is not None)
+        first, second = (node.pattern.pattern for node in found[:2] if node.pattern is not None)
         raise TopologyException(
             f"Topic {topic} is already matched for another regex pattern {first} and hence cannot "
             f"be matched to this regex pattern {second} any more."
