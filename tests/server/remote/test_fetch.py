@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ottla import Consumer, TopicPartition
 from ottla.errors import ErrorCode
+from ottla.protocol.apis.list_offsets import ListOffsetsRequest
 from ottla.purgatory.loop import Loop
 from ottla.records.batches import iterate_batches
 from ottla.server.remote.reader import RemoteReader
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from ottla.server.node.node import Node
     from ottla.storage.remote.segment import RemoteSegment
     from ottla.types import Uuid
+
+
+Requested = ListOffsetsRequest.ListOffsetsTopic
 
 
 class AnyPartition(Segments):
@@ -76,6 +81,28 @@ def tier(cluster: Cluster, topic_id: Uuid) -> MemoryTier:
 
     assert cluster.run(set_up) == 0
     return tier
+
+
+def search(
+    peer: Peer, *timestamps: int, version: int = 11, timeout_ms: int = 0
+) -> list[tuple[int, int]]:
+    """Return error and offset for each timestamp, asked one by one."""
+    found = []
+    for timestamp in timestamps:
+        partition = Requested.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+        topics = [Requested(name="t", partitions=[partition])]
+        asked = ListOffsetsRequest(replica_id=-1, topics=topics, timeout_ms=timeout_ms)
+        answer = peer.ask(asked, version).topics[0].partitions[0]
+        found.append((answer.error_code, answer.offset))
+    return found
+
+
+def make_tiered(node: Node) -> int:
+    """Let the log know what is copied, as the log manager does."""
+    log = log_of(node)
+    log.config = replace(log.config, remote_storage_enable=True)
+    log.copied_to_tier(log.local_log_start_offset - 1)
+    return int(log.local_log_start_offset)
 
 
 def first_offset(data: bytes) -> int:
@@ -152,3 +179,51 @@ def test_what_the_tier_lacks_is_out_of_range(
     assert codes(peer.ask(request((topic_id, 0, 0)), 13)) == [ErrorCode.OFFSET_OUT_OF_RANGE]
     assert tier.read_count == 0
     peer.close()
+
+
+def test_offsets_by_time_come_from_the_tier_first(cluster: Cluster, tier: MemoryTier) -> None:
+    """As if all were local; the special timestamps tell the tier and the disk apart."""
+    peer = Peer(cluster.bootstrap)
+    times = sorted({batch.max_timestamp for data in tier.logs.values() for batch in whole(data)})
+    local_start = cluster.run(make_tiered)
+    assert local_start == 50
+    assert search(peer, 0, times[0], times[-1] + 1_000_000) == [(0, 0), (0, 0), (0, -1)]
+    first_of: dict[int, int] = {}
+    for data in tier.logs.values():
+        for batch in whole(data):
+            first_of.setdefault(batch.max_timestamp, batch.base_offset)
+    assert search(peer, *times) == [(0, first_of[time]) for time in times]
+    assert search(peer, -1, -2, -4, -5, -6) == [(0, 60), (0, 0), (0, 50), (0, 49), (0, 50)]
+    unsupported = ErrorCode.UNSUPPORTED_VERSION, -1
+    assert search(peer, -5, -6, version=8) == [unsupported, unsupported]
+    assert search(peer, -6, version=10) == [unsupported]
+    peer.close()
+
+
+def test_a_search_of_a_tier_that_hangs_times_out(cluster: Cluster, tier: MemoryTier) -> None:
+    """After the client's limit; a failed search is an error of its partition."""
+    cluster.run(make_tiered)
+    released = threading.Event()
+
+    def hang(_segment: RemoteSegment) -> None:
+        released.wait(20)
+
+    tier.before_read = hang
+    peer = Peer(cluster.bootstrap)
+    assert search(peer, 0, timeout_ms=100) == [(ErrorCode.REQUEST_TIMED_OUT, -1)]
+
+    def hurry(node: Node) -> int:
+        assert node.broker.remote_reader is not None
+        node.broker.remote_reader.search_timeout_ms = 100
+        return node.broker.remote_reader.searches.delayed_count
+
+    assert cluster.run(hurry) == 0
+    assert search(peer, 0, version=9) == [(ErrorCode.REQUEST_TIMED_OUT, -1)]
+    released.set()
+    tier.logs.clear()
+    assert search(peer, 0) == [(ErrorCode.UNKNOWN_SERVER_ERROR, -1)]
+    peer.close()
+
+
+def whole(data: bytes) -> Any:
+    return list(iterate_batches(memoryview(data)))

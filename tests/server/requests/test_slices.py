@@ -55,6 +55,7 @@ class Bed:
             broker=SimpleNamespace(
                 replicas=SimpleNamespace(get=self._get, find=lambda *_name: None),
                 worker=Worker(self.turns.append),
+                remote_reader=None,
                 logs=SimpleNamespace(
                     directories=[log_dir],
                     table=SimpleNamespace(logs_in=lambda _dir: logs),

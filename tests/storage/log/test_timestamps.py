@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ottla.errors import CorruptMessage
@@ -11,7 +13,7 @@ from ottla.records.compression import Compression
 from ottla.storage.log.config import LogConfig
 from ottla.testing.disk import SimulatedDisk
 from tests.records.test_legacy import message
-from tests.storage.logs import NOW_MS, new_log, put
+from tests.storage.logs import NOW_MS, SMALL, new_log, put
 
 
 def test_offsets_by_timestamp() -> None:
@@ -37,6 +39,35 @@ def test_offsets_by_timestamp() -> None:
     start = log.reads.offset_for_timestamp(0)
     assert start is not None
     assert start.offset == 30
+
+
+def test_special_timestamps_of_a_tiered_log() -> None:
+    """The last offset copied and the next one; -1 until the leader knows what was copied."""
+    tiered = replace(SMALL, remote_storage_enable=True)
+    log = new_log(config=tiered)
+    for number in range(30):
+        put(log, 2, timestamp=NOW_MS, epoch=number // 10)
+    log.update_high_watermark(60)
+
+    def copied() -> list[tuple[int, int]]:
+        found = [log.reads.offset_for_timestamp(value) for value in (-4, -5, -6)]
+        return [one[1:] for one in found if one is not None]
+
+    assert copied() == [(0, 0), (-1, -1), (0, 0)]
+    second, third = log.segments.base_offsets[1:3]
+    log.copied_to_tier(second - 1)
+    first_epoch = log.leader_epochs.epoch_for_offset(second)
+    assert copied() == [(0, 0), (second - 1, 0), (second, first_epoch)]
+    log.truncation.delete_records_before(third)
+    assert copied()[2] == (third, log.leader_epochs.epoch_for_offset(third))
+    log = new_log(config=tiered)
+    for _ in range(20):
+        put(log, 2)
+    log.update_high_watermark(40)
+    log.retire_segments(log.segments.ordered[:1], NOW_MS)
+    start = log.local_log_start_offset
+    assert start > log.log_start_offset
+    assert copied() == [(start, 0), (-1, -1), (-1, -1)]
 
 
 def test_messages_of_old_formats_are_found_by_timestamp() -> None:

@@ -31,13 +31,18 @@ from ottla.storage.log_set.jobs import run_reads, run_timestamp_reads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import TypeAlias
 
     from ottla.purgatory.work import Work
     from ottla.replication.partition import Partition
+    from ottla.server.remote.reader import RemoteRead, RemoteReader
     from ottla.server.requests.context import Context
     from ottla.server.requests.rights import Decision
     from ottla.storage.log.partition_log import PartitionLog
+    from ottla.storage.log.timestamps import TimestampAndOffset
 
+    InTier: TypeAlias = dict[tuple[str, int], Pending[TimestampAndOffset | None]]
+    """Results of remote storage by partition."""
     RequestedPartition = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition
 
 _LOWEST_VERSION_OF = {
@@ -68,14 +73,75 @@ EpochEndOffset = EpochTopicResult.EpochEndOffset
 def list_offsets(ctx: Context, request: ListOffsetsRequest) -> Pending[ListOffsetsResponse]:
     """Find offsets by timestamp or by the special timestamps -1 to -6.
 
-    A worker first reads what a search by time needs from the disk.
+    Remote storage is searched first, as long as the client waits; a worker then reads what a
+    search by time needs from the disk.
     """
+    reader = ctx.broker.remote_reader
+    reads = {} if reader is None else _search_tier(ctx, request, reader)
+    if reader is None or not reads:
+        return _search_local(ctx, request, {})
+    answer: Pending[ListOffsetsResponse] = Pending()
+    timed_out = KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+
+    def search_local() -> None:
+        in_tier: InTier = {
+            key: read.result if read.result.done else Pending.failed(timed_out)
+            for key, read in reads.items()
+        }
+        _search_local(ctx, request, in_tier).pass_to(answer)
+
+    reader.wait_for_searches(list(reads.values()), search_local, request.timeout_ms)
+    return answer
+
+
+def _search_tier(
+    ctx: Context, request: ListOffsetsRequest, reader: RemoteReader
+) -> dict[tuple[str, int], RemoteRead[TimestampAndOffset | None]]:
+    """Begin to search remote storage for partitions of which it alone has records."""
+    reads: dict[tuple[str, int], RemoteRead[TimestampAndOffset | None]] = {}
+    for topic in request.topics:
+        for one in topic.partitions:
+            partition = ctx.broker.replicas.find(topic.name, one.partition_index)
+            if (
+                one.timestamp >= 0
+                and partition is not None
+                and partition.log.config.is_tiered
+                and partition.log.log_start_offset < partition.log.local_log_start_offset
+                and _is_asked(partition, request, one)
+            ):
+                key = topic.name, one.partition_index
+                reads[key] = reads.get(key) or reader.search(partition.log, one.timestamp)
+    return reads
+
+
+def _is_asked(
+    partition: Partition, request: ListOffsetsRequest, requested: RequestedPartition
+) -> bool:
+    """Whether this replica answers; if not the error is that of the answer."""
+    try:
+        _check(partition, request, requested)
+    except KafkaError:
+        return False
+    return True
+
+
+def _check(
+    partition: Partition, request: ListOffsetsRequest, requested: RequestedPartition
+) -> None:
+    if request.replica_id != _DEBUG_REPLICA:
+        partition.check_leader(requested.current_leader_epoch)
+    else:
+        partition.check_epoch(requested.current_leader_epoch)
+
+
+def _search_local(
+    ctx: Context, request: ListOffsetsRequest, in_tier: InTier
+) -> Pending[ListOffsetsResponse]:
     searches = _searches(ctx, request)
     if not searches:
-        return _answer(ctx, request)
+        return _answer(ctx, request, in_tier)
     answer: Pending[ListOffsetsResponse] = Pending()
-
-    _read_ahead(ctx, searches).on_done(lambda _none: _answer(ctx, request).pass_to(answer))
+    _read_ahead(ctx, searches).on_done(lambda _none: _answer(ctx, request, in_tier).pass_to(answer))
     return answer
 
 
@@ -109,11 +175,15 @@ def _read_ahead(ctx: Context, searches: list[tuple[PartitionLog, int]]) -> Pendi
     return pending
 
 
-def _answer(ctx: Context, request: ListOffsetsRequest) -> Pending[ListOffsetsResponse]:
-    return ctx.broker.worker.run(_list_all(ctx, request))
+def _answer(
+    ctx: Context, request: ListOffsetsRequest, in_tier: InTier
+) -> Pending[ListOffsetsResponse]:
+    return ctx.broker.worker.run(_list_all(ctx, request, in_tier))
 
 
-def _list_all(ctx: Context, request: ListOffsetsRequest) -> Work[ListOffsetsResponse]:
+def _list_all(
+    ctx: Context, request: ListOffsetsRequest, in_tier: InTier
+) -> Work[ListOffsetsResponse]:
     response = ListOffsetsResponse(topics=[])
     requested: dict[str, list[RequestedPartition]] = {}
     for topic in request.topics:
@@ -122,20 +192,24 @@ def _list_all(ctx: Context, request: ListOffsetsRequest) -> Work[ListOffsetsResp
         if partitions:
             answered = TopicResponse(name=name, partitions=[])
             response.topics.append(answered)
-            for one in _list_topic(ctx, request, name, partitions):
+            for one in _list_topic(ctx, request, name, partitions, in_tier):
                 answered.partitions.append(one)
                 yield
     return response
 
 
 def _list_topic(
-    ctx: Context, request: ListOffsetsRequest, topic: str, requested: list[RequestedPartition]
+    ctx: Context,
+    request: ListOffsetsRequest,
+    topic: str,
+    requested: list[RequestedPartition],
+    in_tier: InTier,
 ) -> Iterator[PartitionResponse]:
     """Answer each partition once; duplicates are refused."""
     times = Counter(one.partition_index for one in requested)
     for index, one in {one.partition_index: one for one in requested}.items():
         if times[index] == 1:
-            yield _list_partition(ctx, request, topic, one)
+            yield _list_partition(ctx, request, topic, one, in_tier.get((topic, index)))
         else:
             yield _unknown(index, ErrorCode.INVALID_REQUEST)
 
@@ -145,18 +219,19 @@ def _unknown(index: int, code: ErrorCode) -> PartitionResponse:
 
 
 def _list_partition(
-    ctx: Context, request: ListOffsetsRequest, topic: str, requested: RequestedPartition
+    ctx: Context,
+    request: ListOffsetsRequest,
+    topic: str,
+    requested: RequestedPartition,
+    in_tier: Pending[TimestampAndOffset | None] | None,
 ) -> PartitionResponse:
     index = requested.partition_index
     try:
         if requested.timestamp < 0 and not _is_special(requested.timestamp, ctx.api_version):
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
         partition = ctx.broker.replicas.get(topic, index)
-        if request.replica_id != _DEBUG_REPLICA:
-            partition.check_leader(requested.current_leader_epoch)
-        else:
-            partition.check_epoch(requested.current_leader_epoch)
-        timestamp, offset, epoch = _find(partition, request, requested.timestamp)
+        _check(partition, request, requested)
+        timestamp, offset, epoch = _find(partition, request, requested.timestamp, in_tier)
     except KafkaError as error:
         if error.code is ErrorCode.OFFSET_NOT_AVAILABLE and ctx.api_version < 5:
             return _unknown(index, ErrorCode.LEADER_NOT_AVAILABLE)
@@ -194,17 +269,23 @@ def _check_available(partition: Partition, request: ListOffsetsRequest) -> None:
 
 
 def _find(
-    partition: Partition, request: ListOffsetsRequest, timestamp: int
+    partition: Partition,
+    request: ListOffsetsRequest,
+    timestamp: int,
+    in_tier: Pending[TimestampAndOffset | None] | None,
 ) -> tuple[int, int, int]:
     """Return (timestamp, offset, leader epoch); -1 where there is none.
 
-    OFFSET_NOT_AVAILABLE where only the high watermark of the new leader can tell.
+    OFFSET_NOT_AVAILABLE where only the high watermark of the new leader can tell, the error of
+    remote storage, REQUEST_TIMED_OUT without an answer of it.
     """
     log, end = partition.log, _readable_end(partition, request)
     if timestamp == LATEST_TIMESTAMP:
         _check_available(partition, request)
         return -1, end, partition.leader_epoch
-    found = log.reads.offset_for_timestamp(timestamp)
+    found = None if in_tier is None else in_tier.value
+    if found is None:
+        found = log.reads.offset_for_timestamp(timestamp)
     is_start = timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP)
     if found is None or (found.offset >= end and not is_start):
         _check_available(partition, request)

@@ -46,8 +46,9 @@ def offset_for_timestamp(log: PartitionLog, timestamp: int) -> TimestampAndOffse
     """Return the first record at or after timestamp; None when there is none.
 
     LATEST_TIMESTAMP is the log end: the caller, which knows the isolation level, uses the high
-    watermark or the last stable offset instead. Without a remote tier LATEST_TIERED_TIMESTAMP and
-    EARLIEST_PENDING_UPLOAD_TIMESTAMP are offset -1.
+    watermark or the last stable offset instead. LATEST_TIERED_TIMESTAMP and
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP are offset -1 for a topic that is not tiered. Other
+    timestamps are searched in local segments.
     """
     epochs = log.leader_epochs
     if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
@@ -57,11 +58,22 @@ def offset_for_timestamp(log: PartitionLog, timestamp: int) -> TimestampAndOffse
     if timestamp == LATEST_TIMESTAMP:
         return TimestampAndOffset(NO_TIMESTAMP, log.log_end_offset, epochs.latest_epoch)
     if timestamp in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
-        return TimestampAndOffset(NO_TIMESTAMP, -1, -1)
+        return _copied(log, is_next=timestamp == EARLIEST_PENDING_UPLOAD_TIMESTAMP)
     if timestamp == MAX_TIMESTAMP:
         return _record_with_max_timestamp(log)
     segment = segment_reaching(log, timestamp)
     return None if segment is None else find_in(segment, timestamp, log.log_start_offset)
+
+
+def _copied(log: PartitionLog, *, is_next: bool) -> TimestampAndOffset:
+    """Return the last offset in remote storage, or the next one to be copied; -1 unless known."""
+    offset = log.highest_remote_offset if log.config.is_tiered else -1
+    if is_next and offset >= 0:
+        offset = max(offset + 1, log.log_start_offset)
+    elif is_next and log.config.is_tiered and log.local_log_start_offset == log.log_start_offset:
+        offset = log.log_start_offset  # else the leader does not know yet what was copied
+    epoch = log.leader_epochs.epoch_for_offset(offset) if offset >= 0 else -1
+    return TimestampAndOffset(NO_TIMESTAMP, offset, epoch)
 
 
 def segment_reaching(log: PartitionLog, timestamp: int) -> ReadableSegment | None:
