@@ -22,7 +22,7 @@ from ottla.spark.offsets import SourceOffsets
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ottla.spark.cluster import ClusterReader
+    from ottla.clients.cluster_reader import ClusterReader
     from ottla.testing.cluster import Cluster
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from ottla import Admin
 from ottla.errors import ErrorCode, KafkaError
 from ottla.spark import exactly_once
-from ottla.spark.cluster import ClusterReader, open_cluster
+from ottla.spark.cluster import open_cluster
 from ottla.spark.coordination import Coordination
 from ottla.spark.decision import BatchDecision
 from ottla.spark.exactly_once import FENCED, BatchStart, ExactlyOnce, driver_id
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from ottla.clients.cluster_reader import ClusterReader
     from ottla.spark.decision import Participant
 
 

@@ -19,14 +19,15 @@ from pyspark.sql.types import (
     TimestampNTZType,
 )
 
+from ottla.clients.cluster_reader import TopicRecreated, _is_missing, is_retriable
 from ottla.clients.metadata import TopicMetadata
+from ottla.clients.range_fetcher import OffsetRange, RangeFetcher
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.fetch import FetchResponse
-from ottla.spark.cluster import TopicRecreated, _is_missing, is_retriable
-from ottla.spark.fetching import RangeFetcher
+from ottla.spark.cluster import open_cluster
 from ottla.spark.offsets import SourceOffsets, check_same_topics
 from ottla.spark.options import read_options
-from ottla.spark.planning import OffsetRange, cut, limit_offsets, offsets_within, split_ranges
+from ottla.spark.planning import cut, limit_offsets, offsets_within, split_ranges
 from ottla.spark.writing import find_columns
 from ottla.types import TopicPartition, Uuid
 
@@ -123,7 +124,8 @@ def test_a_code_of_a_newer_broker_is_an_error_of_kafka() -> None:
     options = read_options(
         {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}, streaming=False
     )
-    fetcher = RangeFetcher(options, OffsetRange(A, 0, 1), "", None)
+    cluster = open_cluster(options.config)
+    fetcher = RangeFetcher(cluster, options, OffsetRange(A, 0, 1), "", None)
     with pytest.raises(KafkaError, match=r"t-0: .*unexpected error"):
         fetcher._checked(
             PartitionData(

@@ -16,18 +16,20 @@ from pyspark.sql.types import StringType, StructField, StructType  # noqa: E402
 
 from ottla.clients.admin.topics import NewTopic  # noqa: E402
 from ottla.clients.blocking import Admin, Consumer, Producer  # noqa: E402
+from ottla.clients.cluster_reader import TopicRecreated  # noqa: E402
 from ottla.errors import ErrorCode, KafkaError  # noqa: E402
 from ottla.spark import batch_reader, cluster, sink, stream  # noqa: E402
 from ottla.spark.batch_reader import BatchReader  # noqa: E402
-from ottla.spark.cluster import TopicRecreated, open_cluster  # noqa: E402
+from ottla.spark.cluster import open_cluster  # noqa: E402
 from ottla.spark.coordination import Coordination  # noqa: E402
 from ottla.spark.options import BASE_COLUMNS, ReadOptions, read_options, write_options  # noqa: E402
-from ottla.spark.reading import LAST_MS, RangePartition, read_range  # noqa: E402
+from ottla.spark.reading import RangePartition, read_range  # noqa: E402
 from ottla.spark.sending import TaskTransaction  # noqa: E402
 from ottla.spark.sink import BatchWriter, StreamWriter  # noqa: E402
 from ottla.spark.stream import StreamReader  # noqa: E402
 from ottla.spark.waiting import MIN_WAIT_MS, RecordWait  # noqa: E402
 from ottla.spark.writing import FrameColumns, FrameWriter  # noqa: E402
+from ottla.tables.arrow import LAST_MS  # noqa: E402
 from ottla.testing.cluster import Cluster  # noqa: E402
 from ottla.types import TopicPartition  # noqa: E402
 

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
+from ottla.clients.range_fetcher import OffsetRange, beyond_end, data_loss
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.offset_timestamps import LATEST_TIMESTAMP
 from ottla.spark.cluster import FIRST_ANSWER_MS, open_cluster
 from ottla.spark.error_text import short_errors
-from ottla.spark.fetching import beyond_end, data_loss
-from ottla.spark.planning import OffsetRange
 from ottla.spark.reading import all_partitions, earliest, plan_tasks, read_range, resolve
 
 if TYPE_CHECKING:

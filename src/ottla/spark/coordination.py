@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+from ottla.clients.cluster_reader import is_retriable
 from ottla.clients.coordinator import GROUP, TRANSACTION, CoordinatorCall, CoordinatorLookup
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -20,16 +21,15 @@ from ottla.protocol.apis.metadata import MetadataRequest
 from ottla.protocol.apis.offset_commit import OffsetCommitRequest
 from ottla.protocol.apis.offset_fetch import OffsetFetchRequest
 from ottla.protocol.apis.txn_offset_commit import TxnOffsetCommitRequest
-from ottla.spark.cluster import is_retriable
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from ottla.clients.cluster_reader import ClusterReader
     from ottla.protocol.apis.describe_transactions import DescribeTransactionsResponse
     from ottla.protocol.apis.init_producer_id import InitProducerIdResponse
     from ottla.protocol.schema import Request
-    from ottla.spark.cluster import ClusterReader
     from ottla.spark.decision import Participant
 
 PURPOSE: Final = "transaction"

@@ -38,7 +38,7 @@ from ottla.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from ottla.spark.cluster import ClusterReader
+    from ottla.clients.cluster_reader import ClusterReader
     from ottla.spark.options import WriteOptions
 
 log = logging.getLogger("ottla.spark")

@@ -25,7 +25,7 @@ from ottla.spark.exactly_once import DRIVER_TIMEOUT_MS, driver_id
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ottla.spark.cluster import ClusterReader
+    from ottla.clients.cluster_reader import ClusterReader
     from ottla.spark.offsets import SourceOffsets
     from ottla.types import TopicPartition
 

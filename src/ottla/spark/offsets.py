@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ottla.clients.cluster_reader import OLD_OFFSETS, TopicRecreated
 from ottla.errors import ErrorCode, KafkaError
-from ottla.spark.cluster import OLD_OFFSETS, TopicRecreated
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ottla.spark.cluster import TopicLayout
+    from ottla.clients.cluster_reader import TopicLayout
 
 ID = "id"
 FROM = "from"

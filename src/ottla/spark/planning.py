@@ -7,8 +7,9 @@ org.apache.kafka.clients.admin.KafkaAdminClient.describeLogDirs for the sizes of
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from ottla.clients.range_fetcher import OffsetRange
 from ottla.errors import KafkaError
 from ottla.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
 from ottla.types import TopicPartition
@@ -16,20 +17,7 @@ from ottla.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from ottla.spark.cluster import ClusterReader
-
-
-class OffsetRange(NamedTuple):
-    """Offsets from start to until, exclusive."""
-
-    partition: TopicPartition
-    start: int
-    until: int
-
-    @property
-    def size(self) -> int:
-        """The number of offsets, an upper bound of the records."""
-        return self.until - self.start
+    from ottla.clients.cluster_reader import ClusterReader
 
 
 def split_ranges(

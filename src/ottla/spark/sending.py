@@ -13,12 +13,12 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ottla.clients.cluster_reader import ClusterReader, TopicLayout, TopicRecreated
 from ottla.clients.producer.accumulator import Accumulator
 from ottla.clients.producer.sender import Sender
 from ottla.clients.producer.transactions import Transactions
 from ottla.clients.settings import PRODUCER, read_settings
 from ottla.errors import ErrorCode, KafkaError
-from ottla.spark.cluster import ClusterReader, TopicLayout, TopicRecreated
 from ottla.spark.coordination import Coordination
 from ottla.spark.decision import Participant
 

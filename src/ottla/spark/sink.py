@@ -22,7 +22,7 @@ from pyspark.sql.datasource import (
 )
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.spark.cluster import FIRST_ANSWER_MS, ClusterReader, open_cluster
+from ottla.spark.cluster import FIRST_ANSWER_MS, open_cluster
 from ottla.spark.coordination import Coordination, Mark
 from ottla.spark.error_text import short_errors
 from ottla.spark.exactly_once import FENCED, ExactlyOnce, fenced
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+    from ottla.clients.cluster_reader import ClusterReader
     from ottla.spark.decision import Participant
     from ottla.spark.exactly_once import BatchStart, DriverTurn
     from ottla.spark.options import WriteOptions

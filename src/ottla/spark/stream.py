@@ -18,15 +18,15 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from ottla.clients.range_fetcher import OffsetRange, beyond_end, data_loss
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.offset_timestamps import LATEST_TIMESTAMP
 from ottla.spark.cluster import FIRST_ANSWER_MS, open_cluster
 from ottla.spark.error_text import short_errors
-from ottla.spark.fetching import beyond_end, data_loss
 from ottla.spark.group_offsets import GroupOffsets
 from ottla.spark.offsets import SourceOffsets, check_same_topics, ids_of
 from ottla.spark.options import check_partitions
-from ottla.spark.planning import OffsetRange, limit_offsets, log_sizes, offsets_within
+from ottla.spark.planning import limit_offsets, log_sizes, offsets_within
 from ottla.spark.reading import all_partitions, earliest, plan_tasks, read_range, resolve
 from ottla.spark.waiting import RecordWait
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import InputPartition
 
-    from ottla.spark.cluster import ClusterReader, TopicLayout
+    from ottla.clients.cluster_reader import ClusterReader, TopicLayout
     from ottla.spark.options import ReadOptions
     from ottla.types import TopicPartition
 

@@ -18,8 +18,8 @@ from ottla.protocol.apis.fetch import FetchRequest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ottla.clients.cluster_reader import ClusterReader, TopicLayout
     from ottla.purgatory.pending import Pending
-    from ottla.spark.cluster import ClusterReader, TopicLayout
     from ottla.types import Node, TopicPartition
 
 PURPOSE: Final = "wait"

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from ottla.spark.cluster import OLD_OFFSETS, TopicRecreated
+from ottla.clients.cluster_reader import OLD_OFFSETS, TopicRecreated
 from ottla.spark.exactly_once import fenced
 from ottla.streams import StreamsBuilder, StreamsConfig, StreamsException, log_and_continue
 from ottla.streams.data.records import RawRecord

@@ -9,9 +9,9 @@ import logging
 import re
 from typing import TYPE_CHECKING, Final
 
+from ottla.clients.cluster_reader import OLD_OFFSETS
 from ottla.diagnosis.advice import OTHER_LOG, advice_in
 from ottla.purgatory.backoff import Backoff
-from ottla.spark.cluster import OLD_OFFSETS
 from ottla.spark.exactly_once import OTHER_DRIVER, OTHER_OFFSETS, OTHER_STATE
 from ottla.streams.errors import StreamsException
 

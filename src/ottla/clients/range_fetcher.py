@@ -1,27 +1,26 @@
-"""Fetches the offset range of a task, in chunks, from the partition's leader.
+"""Fetches a range of offsets, in chunks, from the partition's leader.
 
 Kafka: org.apache.spark.sql.kafka010.consumer.KafkaDataConsumer. Hot path: benchmarks/spark.py.
 
-Requests are sessionless: a task reads one partition once. The leader may change and brokers may
-restart: the task retries from its position until kafkaConsumer.pollTimeoutMs without progress.
+Requests are sessionless: a task of Spark or a scan reads one partition once. The leader may change
+and brokers may restart: it retries from its position until `poll_timeout_ms` without progress.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from ottla.clients.cluster_reader import OLD_OFFSETS, TopicRecreated, is_retriable
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.fetch import FetchRequest
 from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from ottla.spark.cluster import OLD_OFFSETS, TopicRecreated, is_retriable, open_cluster
-from ottla.types import Uuid
+from ottla.types import TopicPartition, Uuid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ottla.clients.cluster_reader import ClusterReader
     from ottla.protocol.apis.fetch import FetchResponse
-    from ottla.spark.options import ReadOptions
-    from ottla.spark.planning import OffsetRange
     from ottla.types import Node
 
     PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
@@ -39,18 +38,57 @@ class Chunk(NamedTuple):
     """(producer id, first offset) of aborted transactions; None unless read committed."""
 
 
+class OffsetRange(NamedTuple):
+    """Offsets from start to until, exclusive."""
+
+    partition: TopicPartition
+    start: int
+    until: int
+
+    @property
+    def size(self) -> int:
+        """The number of offsets, an upper bound of the records."""
+        return self.until - self.start
+
+
+class FetchOptions(Protocol):
+    """The part of a reader's options that a fetcher needs."""
+
+    @property
+    def poll_timeout_ms(self) -> int:
+        """How long a range may make no progress."""
+
+    @property
+    def partition_max_bytes(self) -> int:
+        """The size of a response."""
+
+    @property
+    def isolation_level(self) -> int:
+        """0, or 1 for read_committed."""
+
+    @property
+    def fail_on_data_loss(self) -> bool:
+        """Whether deleted offsets are an error."""
+
+
 class RangeFetcher:
     """Fetches one offset range; the caller reports its progress with `advance`."""
 
     def __init__(
-        self, options: ReadOptions, offset_range: OffsetRange, topic_id: str, leader: Node | None
+        self,
+        cluster: ClusterReader,
+        options: FetchOptions,
+        offset_range: OffsetRange,
+        topic_id: str,
+        leader: Node | None,
     ) -> None:
+        """Take a cluster, which `chunks` closes."""
         self.options = options
         self.offset_range = offset_range
         self.position = offset_range.start
         self._topic_id = Uuid.parse(topic_id) if topic_id else Uuid()
         self._leader = leader
-        self._cluster = open_cluster(options.config, api_timeout_ms=options.poll_timeout_ms)
+        self._cluster = cluster
         self._runtime = self._cluster.runtime
         if leader is not None:  # planning knew it: no metadata request before the first Fetch
             self._cluster.client.metadata.assume_current(self._runtime.now_ms())
