@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.purgatory import work
 from ottla.replication.replica_set import ReplicaSet
 from ottla.storage.batches import walk_file
 from ottla.storage.directories.log_dir import LogDirectory
@@ -199,6 +200,6 @@ def test_a_worker_that_loads_changes_nothing_that_the_loop_reads() -> None:
         assert again.take_jobs(NOW_MS) == again.removals.take_due(NOW_MS) == []
         loader.done(None)
     assert "t-3" in {name for disk in disks for name in disk.list()}
-    (checkpoints,) = again.take_loaded(loaders, NOW_MS)
+    checkpoints = work.finish(again.take_loaded(loaders, NOW_MS))
     assert len(again) == 3
     assert len(checkpoints) == 1

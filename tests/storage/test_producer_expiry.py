@@ -19,7 +19,7 @@ CONFIG = LogConfig(producer_id_expiration_ms=1000)
 
 def test_producers_are_checked_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """A log of 100,000 producers takes several slices; other logs follow."""
-    monkeypatch.setattr("ottla.storage.log_set.retention_check.SLICE_PRODUCERS", 4)
+    monkeypatch.setattr("ottla.storage.log_set.retention_check.STEP_PRODUCERS", 4)
     logs = open_set(SimulatedDisk(), config=CONFIG)
     small, large = (make(logs, TopicPartition("t", number)) for number in range(2))
     for producer_id in range(10):

@@ -11,14 +11,13 @@ import pytest
 from ottla.clients.admin.configs import ConfigResource, ResourceType
 from ottla.config.broker import parse_broker_config
 from ottla.purgatory.timing_wheel import TimingWheel
-from ottla.server.broker import log_cleaner
 from ottla.server.broker.log_cleaner import LogCleaner
 from ottla.server.metrics.node import cleaner_series
 from ottla.testing.cluster import Cluster
 from ottla.testing.disk import SimulatedDisk
 from ottla.testing.kafka import Kafka
 from ottla.types import TopicPartition, Uuid
-from tests.coordinator.harness import EPOCH_MS, VirtualClock
+from tests.coordinator.harness import EPOCH_MS, VirtualClock, loop_of
 from tests.storage.cleaner.cleaning import COMPACT, CleanerBed, put_keys
 from tests.storage.sets import make, open_set
 from tests.waits import wait_for
@@ -50,6 +49,7 @@ class Bed:
     def __init__(self, logs: int, **settings: str) -> None:
         self.clock = VirtualClock()
         self.timer = TimingWheel(0)
+        self.loop = loop_of(self.timer, self.clock)
         self.config = self.settings(**settings)
         self.bed = CleanerBed(open_set(SimulatedDisk(), config=COMPACT, now_ms=EPOCH_MS))
         self.logs = [make(self.bed.logs, TopicPartition("t", number)) for number in range(logs)]
@@ -58,8 +58,7 @@ class Bed:
         self.cleaning = LogCleaner(
             self.bed.logs,
             lambda: self.config,
-            clock=self.clock,
-            timer=self.timer,
+            loop=self.loop,
             run_on_volume=self._run,
             new_uuid=lambda: Uuid(bytes(range(16))),
         )
@@ -182,16 +181,16 @@ def test_a_step_of_the_wall_clock_does_not_stop_the_cleaner() -> None:
     assert bed.clean_count == 1
 
 
-def test_many_logs_are_looked_at_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_logs_are_looked_at_in_turns() -> None:
     """Other work of the loop comes in between."""
-    monkeypatch.setattr(log_cleaner, "SURVEY_LOGS", 2)
     bed = Bed(5)
+    bed.loop.worker.max_steps = 2
     bed.fill()
     bed.cleaning.start()
     assert not bed.waiting
-    bed.wait(log_cleaner.SURVEY_PAUSE_MS)
+    bed.wait(1)
     assert not bed.waiting
-    bed.wait(log_cleaner.SURVEY_PAUSE_MS)
+    bed.wait(1)
     assert bed.waiting
 
 

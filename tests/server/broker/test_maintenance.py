@@ -1,4 +1,4 @@
-"""What a broker does by the clock: the slices of a retention check, one after another."""
+"""What a broker does by the clock: a retention check, one log after another."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from ottla.config.broker import parse_broker_config
 from ottla.purgatory.timing_wheel import TimingWheel
 from ottla.replication.replica_set import ReplicaSet
 from ottla.server.broker import maintenance as module
-from ottla.server.broker.maintenance import SLICE_PAUSE_MS, Maintenance
+from ottla.server.broker.maintenance import Maintenance
 from ottla.storage.log.config import LogConfig
 from ottla.storage.log_set.retention_check import RetentionCheck
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import TopicPartition
 from tests.controller.harness import PROPERTIES
+from tests.coordinator.harness import loop_of
 from tests.server.broker.no_cleaning import no_cleaning
 from tests.storage.logs import NOW_MS, put
 from tests.storage.sets import make, open_set
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 DAY_MS = 86_400_000
 YEAR_MS = 365 * DAY_MS
 FIRST_MS = 1000
+TURN_MS = 1
 INTERVAL_MS = 300_000
 NODE = PROPERTIES | {"log.initial.task.delay.ms": str(FIRST_MS)}
 
@@ -45,7 +47,7 @@ class Machine:
         *,
         is_restarted: bool = False,
     ) -> None:
-        monkeypatch.setattr(module, "SLICE_LOGS", 1)
+        monkeypatch.setattr(module, "LOGS_READ_AHEAD", 1)
         self.disk = SimulatedDisk()
         config = LogConfig(segment_bytes=200, retention_ms=7 * DAY_MS)
         self.logs = open_set(self.disk, config=config)
@@ -57,13 +59,14 @@ class Machine:
         if is_restarted:
             self._restart(config)
         self.timer = TimingWheel(0)
+        loop = loop_of(self.timer, self)
+        loop.worker.max_steps = 2  # the read of a log's ages, and its check
         self.worker_reads = 0
         self.maintenance = Maintenance(
             ReplicaSet(1, self.logs),
             parse_broker_config(NODE),
             no_cleaning(),
-            clock=self,
-            timer=self.timer,
+            loop=loop,
             run_on_volume=self._run_in_worker,
             on_failure=lambda error: pytest.fail(str(error)),
         )
@@ -98,7 +101,7 @@ class Machine:
         """Wait for the next check and all of its slices."""
         self.wait(INTERVAL_MS)
         for _ in range(50):
-            self.wait(SLICE_PAUSE_MS)
+            self.wait(TURN_MS)
 
     def counts(self) -> list[int]:
         return [len(log.segments) for log in self.logs]
@@ -127,7 +130,7 @@ def test_a_step_between_two_slices_is_remembered(monkeypatch: pytest.MonkeyPatch
     machine = Machine(monkeypatch, 2)
     machine.wait(FIRST_MS)
     machine.logs.delete(TopicPartition("t", 1), now_ms=NOW_MS)
-    machine.wait(SLICE_PAUSE_MS, step_ms=YEAR_MS)
+    machine.wait(TURN_MS, step_ms=YEAR_MS)
     assert machine.counts() == [10]
     for left in (9, 8, 7):
         machine.check_whole()
@@ -168,7 +171,8 @@ def test_an_error_in_a_slice_ends_the_check_and_not_the_maintenance(
     machine.wall_ms += 8 * DAY_MS
     machine.gone_ms += 8 * DAY_MS
     machine.timer.advance(FIRST_MS)
-    machine.wait(SLICE_PAUSE_MS)
+    for _ in range(10):  # checkpoints have a share of the turns
+        machine.wait(TURN_MS)
     assert "a slice broke" in caplog.text
     machine.check_whole()
     assert machine.counts() == [1, 1, 1]

@@ -23,7 +23,7 @@ from ottla.storage.log_set.retention_check import RetentionCheck
 from ottla.testing.disk import SimulatedCrash, SimulatedDisk
 from ottla.types import TopicPartition
 from tests.controller.harness import PROPERTIES
-from tests.coordinator.harness import VirtualClock
+from tests.coordinator.harness import VirtualClock, loop_of
 from tests.server.broker.no_cleaning import no_cleaning
 from tests.storage.logs import NOW_MS, SMALL, TOPIC_ID, close, content, flush, new_log, put
 
@@ -84,8 +84,7 @@ def test_02_no_timer_touches_the_logs_after_the_stop() -> None:
         ReplicaSet(1, logs),
         parse_broker_config(PROPERTIES),
         no_cleaning(),
-        clock=clock,
-        timer=timer,
+        loop=loop_of(timer, clock),
         run_on_volume=lambda _volume, job, done: done(job(), None),
         on_failure=failures.append,
     )

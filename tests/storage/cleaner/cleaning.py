@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.purgatory import work
 from ottla.records.batches import iterate_batches
 from ottla.records.builder import encode_batch
 from ottla.storage.cleaner.cleaner import CleanerLimits
@@ -43,8 +44,7 @@ class CleanerBed:
     def choose(self, now_ms: int = NOW_MS) -> Cleaner | None:
         """Return a begun cleaning of the dirtiest log."""
         survey = self.cleaner.survey(now_ms)
-        while survey.step(2):
-            pass
+        work.finish(survey.examine())
         self.cleaner.surveyed(survey)
         if survey.best is None:
             return None

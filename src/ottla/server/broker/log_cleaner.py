@@ -17,18 +17,15 @@ from ottla.storage.cleaner.log_cleaner_manager import CleaningProgress, LogClean
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
-    from ottla.purgatory.timing_wheel import TimingWheel
+    from ottla.purgatory.loop import Loop
+    from ottla.purgatory.work import Work
     from ottla.server.system.environment import RunOnVolume
     from ottla.storage.cleaner.cleaner import Cleaner, CleanerStats
     from ottla.storage.cleaner.log_cleaner_manager import Survey
     from ottla.storage.log_set.log_set import LogSet
     from ottla.types import Uuid
 
-SURVEY_LOGS = 256
-"""Logs looked at in a turn of the loop: about a millisecond."""
-SURVEY_PAUSE_MS = 5
 THROTTLE_MS = 300
 """Longest slice at the rate of log.cleaner.io.max.bytes.per.second; pauses keep the rate."""
 
@@ -49,16 +46,15 @@ class LogCleaner:
         logs: LogSet,
         settings: Callable[[], BrokerConfig],
         *,
-        clock: Clock,
-        timer: TimingWheel,
+        loop: Loop,
         run_on_volume: RunOnVolume,
         new_uuid: Callable[[], Uuid],
     ) -> None:
         """Take settings(), which returns those in force; new_uuid is the source of secret seeds."""
         self.cleaner = LogCleanerManager(logs)
         self._settings = settings
-        self._clock = clock
-        self._timer = timer
+        self.loop = loop
+        self._clock = loop.clock
         self._run_on_volume = run_on_volume
         self._new_uuid = new_uuid
         self._is_stopped = True
@@ -79,9 +75,9 @@ class LogCleaner:
         """Start missing cleaners; surplus ones end after their slice."""
         count = config.log_cleaner_threads if config.log_cleaner_enable else 0
         while len(self._cleaners) < count and not self._is_stopped:
-            one = _Cleaner(self)
-            self._cleaners.append(one)
-            one.look(0)
+            cleaner = _Cleaner(self)
+            self._cleaners.append(cleaner)
+            cleaner.look(0)
         del self._cleaners[count:]
 
     @property
@@ -108,9 +104,9 @@ class LogCleaner:
             self.dead_count += 1
             raise
 
-    def should_end(self, one: _Cleaner) -> bool:
+    def should_end(self, cleaner: _Cleaner) -> bool:
         """Whether a cleaner should end."""
-        return self._is_stopped or one not in self._cleaners
+        return self._is_stopped or cleaner not in self._cleaners
 
     def limits(self) -> CleanerLimits:
         """Return the share of one cleaner in what all may use."""
@@ -137,7 +133,7 @@ class LogCleaner:
 
     def later(self, delay_ms: int, call: Callable[[int], None]) -> None:
         """Call call(time) after a delay."""
-        self._timer.add(self._clock.monotonic_ms() + delay_ms, call)
+        self.loop.timer.add(self._clock.monotonic_ms() + delay_ms, call)
 
     def run(self, cleaning: Cleaner, size: int, done: Callable[[Exception | None], None]) -> None:
         """Run a slice in a worker, then done(error)."""
@@ -172,28 +168,27 @@ class _Cleaner:
         self._owner = owner
         self.last: CleanerStats | None = None
         """Of the last cleaning that was completed."""
-        self._survey: Survey | None = None
 
     def look(self, _now_ms: int) -> None:
-        """Look for a log to clean, at some logs at a time."""
-        with self._owner.watch():
-            self._look()
+        """Look for a log to clean, and clean it."""
+        self._owner.loop.worker.run(self._look()).on_done(lambda done: done.value)
 
-    def _look(self) -> None:
+    def _look(self) -> Work[None]:
         owner = self._owner
-        if owner.should_end(self):
-            return
-        survey = self._survey = self._survey or owner.cleaner.survey(owner.now_ms)
-        if survey.step(SURVEY_LOGS):
-            owner.later(SURVEY_PAUSE_MS, self.look)
-            return
-        self._survey = None
-        owner.write_checkpoints()
-        cleaning = owner.begin(survey)
-        if cleaning is None:
-            owner.later(max(owner.config.log_cleaner_backoff_ms, 1), self.look)
-        else:
-            self._run(cleaning)
+        with owner.watch():
+            if owner.should_end(self):
+                return
+            survey = owner.cleaner.survey(owner.now_ms)
+            for _ in survey.examine():
+                yield
+                if owner.should_end(self):
+                    return
+            owner.write_checkpoints()
+            cleaning = owner.begin(survey)
+            if cleaning is None:
+                owner.later(max(owner.config.log_cleaner_backoff_ms, 1), self.look)
+            else:
+                self._run(cleaning)
 
     def _run(self, cleaning: Cleaner) -> None:
         owner = self._owner

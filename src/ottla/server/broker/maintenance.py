@@ -13,31 +13,31 @@ from typing import TYPE_CHECKING
 from ottla.config.own import reserve_bytes
 from ottla.diagnosis.advice import DiskError, advice_on
 from ottla.errors import KafkaError, LocalDiskError
+from ottla.purgatory.work import NEXT_TURN
 from ottla.server.system.timers import next_aligned_tick
 from ottla.storage.log.retention import ClockJumpDetector
-from ottla.storage.log_set.checkpoint_queue import LOGS_IN_A_TURN, CheckpointJob
-from ottla.storage.log_set.retention_check import SLICE_LOGS, ProducerExpiry, RetentionCheck
+from ottla.storage.log_set.checkpoint_queue import CheckpointJob
+from ottla.storage.log_set.retention_check import ProducerExpiry, RetentionCheck
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
     from ottla.errors import CorruptMessage
-    from ottla.purgatory.timing_wheel import TimingWheel
+    from ottla.purgatory.loop import Loop
+    from ottla.purgatory.work import Work
     from ottla.replication.replica_set import ReplicaSet
     from ottla.server.broker.log_cleaner import LogCleaner
     from ottla.server.system.environment import RunOnVolume
     from ottla.storage.directories.log_dir import LogDirectory
     from ottla.storage.log.partition_log import PartitionLog
-    from ottla.storage.log.retention import ClockStep
     from ottla.storage.log_set.jobs import StorageJob
     from ottla.types import TopicPartition
 
 log = logging.getLogger("ottla.maintenance")
 JOBS_INTERVAL_MS = 250
-SLICE_PAUSE_MS = 5
-"""Between two slices of a check of all logs: requests go first."""
+LOGS_READ_AHEAD = 256
+"""Logs for which workers read the ages of segments at a time: one job a volume."""
 
 
 class Maintenance:
@@ -49,8 +49,7 @@ class Maintenance:
         config: BrokerConfig,
         cleaning: LogCleaner,
         *,
-        clock: Clock,
-        timer: TimingWheel,
+        loop: Loop,
         run_on_volume: RunOnVolume,
         on_failure: Callable[[Exception], None],
         on_offline: Callable[[LogDirectory], None] = lambda _log_dir: None,
@@ -64,9 +63,10 @@ class Maintenance:
         self._cleaning = cleaning
         self._config = config
         self._logs.flushes.on_awaited(self._flush_soon)
-        self._clock = clock
+        self._clock = clock = loop.clock
         self._steps = ClockJumpDetector(clock.now_ms(), clock.monotonic_ms())
-        self._timer = timer
+        self._timer = loop.timer
+        self._worker = loop.worker
         self._run_on_volume = run_on_volume
         self._on_failure = on_failure
         self._on_offline = on_offline
@@ -75,10 +75,6 @@ class Maintenance:
         self._damaged: set[TopicPartition] = set()
         self._is_stopped = False
         self._saved_at = -1
-        self._check: RetentionCheck | None = None
-        self._expiry: ProducerExpiry | None = None
-        self._checked_step: ClockStep | None = None
-        """The clock step that was known when the running check began."""
 
     def start(self) -> None:
         """Begin; retention first waits for log.initial.task.delay.ms."""
@@ -88,10 +84,13 @@ class Maintenance:
         self._every(config.log_flush_offset_checkpoint_interval_ms, self._save_recovery_points)
         self._every(
             config.log_retention_check_interval_ms,
-            self._apply_retention,
+            lambda: self._run_attempt("retention", self._apply_retention()),
             first_ms=config.log_initial_task_delay_ms,
         )
-        self._every(config.producer_id_expiration_check_interval_ms, self._expire_producers)
+        self._every(
+            config.producer_id_expiration_check_interval_ms,
+            lambda: self._run_attempt("producers", self._expire_producers()),
+        )
         self._every(config.log_flush_scheduler_interval_ms, self._flush_due)
         self._cleaning.start()
         self._space.measure_now()
@@ -105,7 +104,7 @@ class Maintenance:
     @property
     def is_checking(self) -> bool:
         """Whether a retention check is under way."""
-        return self._check is not None
+        return (self, "retention") in self._worker
 
     def _every(
         self, interval_ms: int, task: Callable[[], None], *, first_ms: int | None = None
@@ -119,6 +118,11 @@ class Maintenance:
         delay_ms = interval_ms if first_ms is None else first_ms
         self._timer.add(self._clock.monotonic_ms() + delay_ms, run)
 
+    def _run_attempt(self, name: str, work: Work[None]) -> None:
+        """Run a work, unless one of its name is running; log its error."""
+        pending = self._worker.run(work, (self, name))
+        pending.on_done(lambda done: _attempt(lambda: done.value))
+
     def _measure_space(self, _now_ms: int) -> None:
         if not self._is_stopped:
             self._space.measure(self._run_on_volume)
@@ -128,22 +132,20 @@ class Maintenance:
     def _submit(self, jobs: Iterable[StorageJob]) -> None:
         for job in jobs:
             if isinstance(job, CheckpointJob):
-                self._collect(job)
+                self._worker.run(self._write(job))
             else:
                 self._run_job(job)
 
     def _run_job(self, job: StorageJob) -> None:
         self._run_on_volume(job.volume, job.run, lambda _none, error: job.done(error))
 
-    def _collect(self, job: CheckpointJob) -> None:
-        """Collect the offsets of a checkpoint in slices, then write it."""
-        if self._is_stopped:
-            return  # the shutdown writes all checkpoints
-        if job.collect(LOGS_IN_A_TURN):
-            next_ms = self._clock.monotonic_ms() + SLICE_PAUSE_MS
-            self._timer.add(next_ms, lambda _now_ms: self._collect(job))
-        else:
-            self._run_job(job)
+    def _write(self, job: CheckpointJob) -> Work[None]:
+        """Collect the offsets of a checkpoint, then have a worker write it."""
+        for _ in job.collect():
+            yield
+            if self._is_stopped:
+                return  # the shutdown writes all checkpoints
+        self._run_job(job)
 
     def _flush_soon(self, log: PartitionLog) -> None:
         self._submit(self._logs.flushes.take_one(log, self._clock.now_ms()))
@@ -177,45 +179,29 @@ class Maintenance:
     def _save_recovery_points(self) -> None:
         self._logs.checkpoints.request_all()
 
-    def _apply_retention(self) -> None:
-        if self._check is None:
-            self._check = RetentionCheck(self._logs, self._report_damage)
-            self._checked_step = self._steps.step
-            self._go_on_with_retention()
+    def _apply_retention(self) -> Work[None]:
+        """Check all logs; a check that fails ends, and the next interval begins a new one."""
+        check, step_before = RetentionCheck(self._logs, self._report_damage), self._steps.step
+        is_unfinished = True
+        while is_unfinished:
+            yield check.read_ages(self._clock.now_ms(), LOGS_READ_AHEAD, self._run_on_volume)
+            for _ in range(LOGS_READ_AHEAD):
+                if self._is_stopped:
+                    return
+                self._watch_clock()
+                deleted_count = check.deleted
+                is_unfinished = check.step(self._clock.now_ms(), self._steps.step, 1)
+                is_deleted = check.deleted > deleted_count  # as far as `read_ages` has read
+                yield NEXT_TURN if is_deleted else None
+                if is_deleted or not is_unfinished:
+                    break
+        if self._steps.step == step_before and not self._logs.is_holding_back:
+            self._steps.forget()  # not a step during the check: its first logs did not know it
 
-    def _go_on_with_retention(self) -> None:
-        """Run the next slice, after workers have read the ages of the segments that it looks at."""
-        if self._check is not None:
-            read = self._check.read_ages(self._clock.now_ms(), SLICE_LOGS, self._run_on_volume)
-            read.on_done(lambda _done: _attempt(self._check_slice))
-
-    def _check_slice(self) -> None:
-        """Check some logs; a check that fails ends, and the next interval starts a new one."""
-        check, self._check = self._check, None
-        if check is None or self._is_stopped:
-            return
-        self._watch_clock()
-        if check.step(self._clock.now_ms(), self._steps.step, SLICE_LOGS):
-            self._check = check
-            next_ms = self._clock.monotonic_ms() + SLICE_PAUSE_MS
-            self._timer.add(next_ms, lambda _now_ms: self._go_on_with_retention())
-        elif self._steps.step == self._checked_step and not self._logs.is_holding_back:
-            self._steps.forget()  # not a step during the check: its first slices did not know it
-
-    def _expire_producers(self) -> None:
-        if self._expiry is None:
-            self._expiry = ProducerExpiry(self._logs)
-            self._go_on_with_expiry()
-
-    def _go_on_with_expiry(self) -> None:
-        """Run the next slice, like that of a retention check."""
-        expiry, self._expiry = self._expiry, None
-        if expiry is None or self._is_stopped:
-            return
-        if expiry.step(self._clock.now_ms()):
-            self._expiry = expiry
-            next_ms = self._clock.monotonic_ms() + SLICE_PAUSE_MS
-            self._timer.add(next_ms, lambda _now_ms: _attempt(self._go_on_with_expiry))
+    def _expire_producers(self) -> Work[None]:
+        expiry = ProducerExpiry(self._logs)
+        while not self._is_stopped and expiry.step(self._clock.now_ms()):
+            yield
 
     def _report_damage(self, damaged: PartitionLog, error: CorruptMessage) -> None:
         """Report a log that retention cannot read, once; the other logs are still checked."""

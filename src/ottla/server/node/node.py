@@ -278,8 +278,7 @@ class Node:
             replicas,
             config,
             broker.log_cleaner,
-            clock=self.clock,
-            timer=resources.timer,
+            loop=resources.core_loop,
             run_on_volume=resources.workers.disk.run,
             on_failure=self._halt,
             on_offline=self._directory_failed,
@@ -615,10 +614,10 @@ class Node:
         run_on_volume = self._resources.workers.disk.run
         loaders = self._logs.loaders(self.clock.now_ms(), is_stray)
         await self._waits.completed(run_all(loaders, run_on_volume))
-        taking = self._logs.take_loaded(loaders, self.clock.now_ms(), self._metadata.directory_of)
-        for checkpoints in taking:
-            await self._waits.completed(write_all(checkpoints, run_on_volume))
-            await asyncio.sleep(0)
+        take = self._logs.take_loaded(loaders, self.clock.now_ms(), self._metadata.directory_of)
+        taken = self._resources.worker.run(take)
+        await self._waits.completed(taken)
+        await self._waits.completed(write_all(taken.value, run_on_volume))
         loaded_logs = [*self._logs, *self._logs.futures]
         for found in [one for one in loaded_logs if one.topic_id not in topics.by_id]:
             self._logs.delete(

@@ -192,8 +192,7 @@ class NodeResources:
         return LogCleaner(
             logs,
             lambda: metadata.config,
-            clock=self.environment.clock,
-            timer=self.timer,
+            loop=self.core_loop,
             run_on_volume=self.workers.cleaning.run,
             new_uuid=self.environment.new_uuid,
         )

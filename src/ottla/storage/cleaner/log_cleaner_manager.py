@@ -20,6 +20,7 @@ from ottla.storage.cleaner.cleaner import Cleaner
 from ottla.storage.disk_errors import is_exhaustion
 
 if TYPE_CHECKING:
+    from ottla.purgatory.work import Work
     from ottla.storage.cleaner.candidates import LogToClean
     from ottla.storage.cleaner.cleaner import CleanerLimits
     from ottla.storage.directories.log_dir import LogDirectory
@@ -40,7 +41,7 @@ class CleaningProgress(Enum):
 
 
 class Survey:
-    """A scan of all logs in slices; `best` is the log to clean when it is complete."""
+    """A scan of all logs; `best` is the log to clean when it is complete."""
 
     def __init__(self, cleaner: LogCleanerManager, logs: list[PartitionLog], now_ms: int) -> None:
         self._cleaner = cleaner
@@ -50,19 +51,17 @@ class Survey:
         self.max_ratio = 0.0
         self.max_delay_ms = 0
 
-    def step(self, max_count: int) -> bool:
-        """Examine further logs; return whether any remains."""
-        for _ in range(min(max_count, len(self._waiting))):
-            found = self._cleaner.candidate(self._waiting.pop(), self._now_ms)
-            if found is not None:
-                self._compare(found)
-        return bool(self._waiting)
-
-    def _compare(self, found: LogToClean) -> None:
-        self.max_ratio = max(self.max_ratio, found.ratio)
-        self.max_delay_ms = max(self.max_delay_ms, found.delay_ms)
-        if found.is_due and (self.best is None or found.ratio > self.best.ratio):
-            self.best = found
+    def examine(self) -> Work[None]:
+        """Examine all logs."""
+        while self._waiting:
+            candidate = self._cleaner.candidate(self._waiting.pop(), self._now_ms)
+            if candidate is not None:
+                self.max_ratio = max(self.max_ratio, candidate.ratio)
+                self.max_delay_ms = max(self.max_delay_ms, candidate.delay_ms)
+                is_best = self.best is None or candidate.ratio > self.best.ratio
+                if candidate.is_due and is_best:
+                    self.best = candidate
+            yield
 
 
 class LogCleanerManager:

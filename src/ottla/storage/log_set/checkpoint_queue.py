@@ -5,11 +5,11 @@ Kafka: LogManager.{checkpointLogRecoveryOffsets, checkpointLogStartOffsets}.
 
 from __future__ import annotations
 
-from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ottla.errors import LocalDiskError
 from ottla.purgatory.pending import Pending, all_done
+from ottla.purgatory.work import finish
 from ottla.storage.disk_errors import is_exhaustion
 from ottla.storage.layout import (
     HIGH_WATERMARK_CHECKPOINT,
@@ -20,15 +20,12 @@ from ottla.storage.layout import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 
+    from ottla.purgatory.work import Work
     from ottla.storage.directories.log_dir import LogDirectory
     from ottla.storage.log.partition_log import PartitionLog
     from ottla.storage.log_set.jobs import RunOnVolume, StorageJob
     from ottla.storage.log_set.table import LogTable
     from ottla.types import TopicPartition
-
-
-LOGS_IN_A_TURN: Final = 1000
-"""Logs whose offsets are collected in one turn of the loop: one or two milliseconds."""
 
 
 class CheckpointQueue:
@@ -163,7 +160,7 @@ class CheckpointQueue:
     def durable(self, log_dir: LogDirectory) -> DurableCheckpoint:
         """Return the recovery-point and log-start checkpoints, to be made durable in a worker."""
         job = self._job(log_dir)
-        job.collect()
+        finish(job.collect())
         return DurableCheckpoint(self, job, log_dir, [])
 
     def recovery_point_lowered(self, log: PartitionLog) -> None:
@@ -278,10 +275,10 @@ class CheckpointJob:
 
     The worker writes temporary files; `done` renames them on the owner's thread, unless a newer job
     of the directory did so before: a recovery point that was lowered must not rise again. Offsets
-    of all logs are collected before, some in each turn of the loop.
+    of all logs are collected before, by a work of the loop.
     """
 
-    __slots__ = ("_collect", "_files", "_left", "_log_dir", "_queue", "_sequence", "_table")
+    __slots__ = ("_collect", "_files", "_log_dir", "_queue", "_remaining", "_sequence", "_table")
 
     def __init__(
         self,
@@ -297,7 +294,7 @@ class CheckpointJob:
         self._log_dir = log_dir
         self._files = files
         self._collect = collect
-        self._left = iter(() if collect is None else table.logs_in(log_dir))
+        self._remaining = iter(() if collect is None else table.logs_in(log_dir))
         self._sequence = log_dir.begin_checkpoint(files)
         queue.begun(self)
 
@@ -321,22 +318,20 @@ class CheckpointJob:
             for name, offsets in self._files.items()
         )
 
-    def collect(self, max_count: int | None = None) -> bool:
-        """Collect the offsets of so many logs; return whether some may be left.
+    def collect(self) -> Work[None]:
+        """Collect the offsets of the logs.
 
         A recovery point that is lowered before its log's turn is collected as such, and
         `recovery_point_of` has it after.
         """
-        count = 0
-        for log in islice(self._left, max_count):
-            count += 1
+        for log in self._remaining:
             if self._collect is not None and not log.is_deleted:
                 self._collect(log)
-        return count == max_count
+            yield
 
     def run(self) -> None:
-        """Write the temporary files durably; the caller of a worker has called `collect`."""
-        self.collect()
+        """Write the temporary files durably; the caller of a worker has run `collect`."""
+        finish(self.collect())
         for name, offsets in self._files.items():
             self._log_dir.write_offsets_to_new_file(name, offsets, self._sequence)
 

@@ -7,23 +7,21 @@ Kafka: LogManager.loadLogs, LogManager.loadLog.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ottla.errors import LocalDiskError
 from ottla.storage.directories.partition_dir_names import marked_topic
 from ottla.storage.log_set.removal_queue import Removal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
+    from ottla.purgatory.work import Work
     from ottla.storage.directories.loader import DirectoryLoader, FoundLog
     from ottla.storage.directories.log_dir import LogDirectory
     from ottla.storage.log.partition_log import PartitionLog
     from ottla.storage.log_set.log_set import LogSet
     from ottla.types import Uuid
-
-LOGS_IN_A_TURN: Final = 1000
-"""Loaded logs that are taken at once: three milliseconds."""
 
 
 class LoadedLogs:
@@ -39,16 +37,15 @@ class LoadedLogs:
         self.outdated: list[LogDirectory] = []
         """Directories whose checkpoints must be written."""
 
-    def take(self, loader: DirectoryLoader) -> Iterator[None]:
-        """Take what a directory has; yield after some logs, for other work of the loop."""
-        for number, log in enumerate(loader.logs):
+    def take(self, loader: DirectoryLoader) -> Work[None]:
+        """Take the logs, strays and checkpoints of a directory."""
+        for log in loader.logs:
             try:
                 self._take(loader, log)
             except OSError as error:
                 self._logs.fail_at_start(loader.log_dir, error)
                 return
-            if number % LOGS_IN_A_TURN == LOGS_IN_A_TURN - 1:
-                yield
+            yield
         if self._take_rest(loader):
             self.outdated.append(loader.log_dir)
 

@@ -14,6 +14,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from ottla.errors import KafkaError, LocalDiskError
+from ottla.purgatory.work import finish
 from ottla.storage.directories.loader import DirectoryLoader
 from ottla.storage.directories.partition_dir_names import marked_name, set_aside_others
 from ottla.storage.disk_errors import is_exhaustion
@@ -41,6 +42,7 @@ from ottla.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 
+    from ottla.purgatory.work import Work
     from ottla.storage.directories.loader import FoundLog
     from ottla.storage.directories.log_dir import LogDirectory
     from ottla.storage.directories.partition_dir_names import RandomBits
@@ -123,9 +125,8 @@ class LogSet:
         loaders = self.loaders(now_ms, is_stray)
         for loader in loaders:
             run_now(loader)
-        for checkpoints in self.take_loaded(loaders, now_ms, assigned):
-            for checkpoint in checkpoints:
-                checkpoint.run_now()
+        for checkpoint in finish(self.take_loaded(loaders, now_ms, assigned)):
+            checkpoint.run_now()
 
     def loaders(
         self, now_ms: int, is_stray: Callable[[FoundLog], bool] | None = None
@@ -147,8 +148,8 @@ class LogSet:
         loaders: Iterable[DirectoryLoader],
         now_ms: int,
         assigned: Callable[[FoundLog], Uuid | None] = lambda _found: None,
-    ) -> Iterator[list[DurableCheckpoint]]:
-        """Take the loaded logs, some at a time; yield checkpoints to be written before appends.
+    ) -> Work[list[DurableCheckpoint]]:
+        """Take the loaded logs; return checkpoints to be written before appends.
 
         Directories that failed are offline. `assigned` returns the id of the directory in which the
         metadata have a log: it decides between two logs that a crash left. KafkaError when another
@@ -162,12 +163,11 @@ class LogSet:
             elif loader.error is not None:
                 raise loader.error
             else:
-                for _ in taking.take(loader):
-                    yield []
+                yield from taking.take(loader)
         self.futures.settle(now_ms, assigned)
         self._is_loaded = True
         self._check_online()
-        yield [self.checkpoints.durable(log_dir) for log_dir in taking.outdated]
+        return [self.checkpoints.durable(log_dir) for log_dir in taking.outdated]
 
     def _check_online(self) -> None:
         if not self.online_directories:

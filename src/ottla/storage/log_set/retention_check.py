@@ -1,4 +1,4 @@
-"""Checks of all logs in slices: expired segments and idle files, and expired producers.
+"""Checks of all logs: expired segments and idle files, and expired producers.
 
 Kafka: LogManager.cleanupLogs, on a thread of its own; UnifiedLog.removeExpiredProducers.
 """
@@ -23,13 +23,11 @@ if TYPE_CHECKING:
     from ottla.storage.log_set.jobs import RunOnVolume
     from ottla.storage.log_set.log_set import LogSet
 
-SLICE_LOGS = 256
-"""Logs checked per slice: one or two milliseconds when nothing is deleted."""
 MAX_SEGMENTS_DELETED = 50
-"""Segments of a log deleted per slice: each takes about 70 µs for the renames of its files."""
-EXPIRY_SLICE_LOGS = 1000
-SLICE_PRODUCERS = 5000
-"""Producers checked per slice, which takes about a millisecond."""
+"""Segments of a log deleted per step: each takes about 70 µs for the renames of its files."""
+EXPIRY_STEP_LOGS = 1000
+STEP_PRODUCERS = 5000
+"""Producers checked per step, which takes about a millisecond."""
 
 
 class RetentionCheck:
@@ -137,11 +135,11 @@ class ProducerExpiry:
     def step(self, now_ms: int) -> bool:
         """Check the next producers; return whether any remains."""
         logs = producers = 0
-        while self._waiting and logs < EXPIRY_SLICE_LOGS and producers < SLICE_PRODUCERS:
+        while self._waiting and logs < EXPIRY_STEP_LOGS and producers < STEP_PRODUCERS:
             state = self._waiting[-1].producer_state
             logs += 1
             producers += len(state.producers)
-            if state.remove_expired(now_ms, SLICE_PRODUCERS):
+            if state.remove_expired(now_ms, STEP_PRODUCERS):
                 break
             self._waiting.pop()
         return bool(self._waiting)
