@@ -14,7 +14,7 @@ from ottla.cli.reassign.actions import (
     start_moves,
     state_lines,
 )
-from ottla.clients.admin.replicas import ReplicaPlace
+from ottla.clients.admin.cluster import ReplicaPlace
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 T = TypeVar("T")
+V = TypeVar("V")
 
 
 def as_partition(given: Any) -> TopicPartition:
@@ -32,10 +33,19 @@ def as_partition(given: Any) -> TopicPartition:
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     """Return partition numbers by topic, in the order of the topics; raises TypeError."""
-    found: dict[str, list[int]] = {}
+    topics: dict[str, list[int]] = {}
     for topic, partition in map(as_partition, partitions):
-        found.setdefault(topic, []).append(partition)
-    return found
+        topics.setdefault(topic, []).append(partition)
+    return topics
+
+
+def values_by_topic(values: Mapping[TopicPartition, V]) -> dict[str, dict[int, V]]:
+    """Return values by topic and partition number, in the order of the topics."""
+    topics: dict[str, dict[int, V]] = {}
+    for partition, value in values.items():
+        topic, number = as_partition(partition)
+        topics.setdefault(topic, {})[number] = value
+    return topics
 
 
 def named_object(setting: str, name: str, kind: str = "class") -> Any:

@@ -13,7 +13,7 @@ from ottla.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ottla.clients.admin.replicas import PartitionReassignment
+    from ottla.clients.admin.cluster import PartitionReassignment
     from ottla.clients.blocking import Admin
     from ottla.types import Uuid
 

@@ -8,8 +8,8 @@ import pytest
 
 from ottla.cli.commands import topics as module
 from ottla.cli.main import main
+from ottla.clients.admin.cluster import PartitionReassignment
 from ottla.clients.admin.configs import ConfigEntry, ConfigResource, ResourceType
-from ottla.clients.admin.replicas import PartitionReassignment
 from ottla.clients.admin.topics import (
     CreatedTopic,
     PartitionDescription,

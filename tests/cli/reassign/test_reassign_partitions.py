@@ -11,8 +11,8 @@ import pytest
 from ottla.cli.output.failures import ToolError
 from ottla.cli.reassign.actions import Move, planned_moves, throttled_replicas
 from ottla.cli.reassign.plans import parse_brokers, parse_executable, parse_topics
+from ottla.clients.admin.cluster import PartitionReassignment
 from ottla.clients.admin.configs import ConfigResource, ResourceType
-from ottla.clients.admin.replicas import PartitionReassignment
 from ottla.clients.admin.topics import NewTopic
 from ottla.clients.blocking import Admin
 from ottla.testing import Cluster

@@ -23,7 +23,7 @@ from ottla.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from ottla.clients.admin.replicas import ProducerState
+    from ottla.clients.admin.cluster import ProducerState
     from ottla.clients.admin.transactions import TransactionDescription
     from ottla.clients.blocking import Admin
 

@@ -35,7 +35,7 @@ from ottla.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ottla.clients.admin.replicas import PartitionReassignment
+    from ottla.clients.admin.cluster import PartitionReassignment
     from ottla.clients.blocking import Admin
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ DIRECTORY_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ottla.clients.admin.replicas import ReplicaPlace
+    from ottla.clients.admin.cluster import ReplicaPlace
     from ottla.clients.blocking import Admin
 
     Replica = tuple[TopicPartition, int]

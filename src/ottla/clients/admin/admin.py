@@ -8,12 +8,14 @@ from __future__ import annotations
 # ruff: noqa: ASYNC109 - as in Kafka, a call's timeout covers its retries; it is no cancellation
 from typing import TYPE_CHECKING
 
+from ottla.clients.admin.cluster import ClusterAdmin
 from ottla.clients.admin.configs import ConfigsAdmin
 from ottla.clients.admin.quorum import QuorumAdmin
 from ottla.clients.admin.quotas import QuotasAdmin
 from ottla.clients.admin.security import AclsAdmin, CredentialsAdmin, DelegationTokensAdmin
 from ottla.clients.admin.share_groups import ShareGroupsAdmin
 from ottla.clients.admin.streams_groups import StreamsGroupsAdmin
+from ottla.clients.admin.topics import TopicsAdmin
 from ottla.clients.admin.transactions import TransactionsAdmin
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 
 class AsyncAdmin(
+    TopicsAdmin,
+    ClusterAdmin,
     TransactionsAdmin,
     ConfigsAdmin,
     StreamsGroupsAdmin,

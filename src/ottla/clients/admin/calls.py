@@ -8,9 +8,10 @@ from __future__ import annotations
 
 # ruff: noqa: ASYNC109 - as in Kafka, a call's timeout covers its retries; it is no cancellation
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ottla.clients.arguments import check_timeout
+from ottla.clients.arguments import as_partition, check_timeout
 from ottla.clients.client import ANY_NODE
 from ottla.clients.coordinator import GROUP, CoordinatorCall, CoordinatorLookup
 from ottla.clients.metadata import ClusterMetadata
@@ -20,10 +21,10 @@ from ottla.clients.transport import Runtime
 from ottla.errors import ConfigError, ErrorCode, KafkaError
 from ottla.errors.base import topic_error
 from ottla.protocol.apis.describe_cluster import DescribeClusterRequest
-from ottla.types import ZERO_UUID, Node
+from ottla.types import ZERO_UUID, Node, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Mapping
+    from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Mapping
     from typing import Never, Unpack
 
     from ottla.clients.environment import ClientEnvironment
@@ -33,12 +34,20 @@ if TYPE_CHECKING:
     from ottla.errors import ClosedError
     from ottla.protocol.schema import Request
 
+T = TypeVar("T")
 NOT_RETRIED_HERE = frozenset(
     {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.CORRUPT_MESSAGE}
 )
 MAX_COORDINATORS = 1000
 """Cached coordinators: later calls for the same group skip FindCoordinator."""
 BROKERS, CONTROLLERS = 1, 2
+_CORRUPT_ONLY = frozenset({ErrorCode.CORRUPT_MESSAGE})
+
+
+def response_code(answer: Any) -> int:
+    """Return the top-level error code of a response, 0 without one."""
+    code: int = getattr(answer, "error_code", 0)
+    return code
 
 
 class AdminCalls:
@@ -96,7 +105,7 @@ class AdminCalls:
         *,
         timeout: float | None = None,
         node_id: int | None = None,
-        error_of: Callable[[Any], int] | None = None,
+        error_of: Callable[[Any], int] = response_code,
         max_version: int | None = None,
     ) -> Any:
         """Send to a node, or to any; retry lost connections and retriable codes of error_of."""
@@ -115,7 +124,7 @@ class AdminCalls:
                     max_version=max_version,
                 )
                 answer = await self._runtime.wait_for(pending)
-                code = error_of(answer) if error_of is not None else response_code(answer)
+                code = error_of(answer)
                 if not code:
                     return answer
                 failure = KafkaError(code, getattr(answer, "error_message", None))
@@ -199,18 +208,43 @@ class AdminCalls:
         pending.value  # noqa: B018 - raises what went wrong
         return self._client.metadata
 
-    async def _broker_ids(self, deadline_ms: float) -> list[int]:
-        """Return the ids of all live brokers."""
-        metadata = await self._refresh_until(deadline_ms)
-        return sorted(metadata.brokers)
+    async def _call_brokers(
+        self, request: Request, timeout: float | None, broker_ids: Iterable[int] | None = None
+    ) -> dict[int, Any]:
+        """Send to brokers, all by default, one after another; return the responses by id."""
+        deadline_ms = self._deadline_ms(timeout)
+        if broker_ids is None:
+            broker_ids = sorted((await self._refresh_until(deadline_ms)).brokers)
+        return {
+            broker_id: await self._call(
+                request, timeout=self._remaining_seconds(deadline_ms), node_id=broker_id
+            )
+            for broker_id in broker_ids
+        }
+
+    async def _call_each(
+        self,
+        keys: Iterable[str],
+        call: Callable[[str, float], Awaitable[T]],
+        timeout: float | None,
+    ) -> dict[str, T | KafkaError]:
+        """Call for keys one after another within the time; an error is the outcome of its key."""
+        outcomes: dict[str, T | KafkaError] = {}
+        deadline_ms = self._deadline_ms(timeout)
+        for key in keys:
+            try:
+                outcomes[key] = await call(key, self._remaining_seconds(deadline_ms))
+            except KafkaError as error:
+                outcomes[key] = error
+        return outcomes
 
     async def _coordinator_call(
         self,
         group_id: str,
         request: Request,
         *,
-        error_of: Callable[[Any], int],
         timeout: float | None,
+        error_of: Callable[[Any], int] = response_code,
         max_version: int | None = None,
         key_type: int = GROUP,
     ) -> Any:
@@ -231,6 +265,102 @@ class AdminCalls:
             max_version=max_version,
         )
         return await self._runtime.run(call)
+
+    async def _call_leaders(
+        self,
+        values: Mapping[TopicPartition, int],
+        build: Callable[[Mapping[TopicPartition, int]], Request],
+        read: Callable[[Any], dict[TopicPartition, Any]],
+        timeout: float | None,
+    ) -> dict[TopicPartition, Any]:
+        """Send each leader its partitions; retry those that were sent to a former leader."""
+        deadline_ms = self._deadline_ms(timeout)
+        remaining = {as_partition(partition): value for partition, value in values.items()}
+        if not remaining:
+            return {}
+        with self._keeping_topics({partition.topic for partition in remaining}):
+            outcomes = await self._query_leaders(remaining, build, read, deadline_ms)
+        return {partition: outcomes[partition] for partition in remaining}
+
+    @contextmanager
+    def _keeping_topics(self, topics: set[str]) -> Iterator[None]:
+        """Keep topics in the metadata during a call; several calls may overlap."""
+        metadata = self._client.metadata
+        self._topics_in_calls.update(topics)
+        metadata.add_topics(topics)
+        try:
+            yield
+        finally:
+            self._topics_in_calls.subtract(topics)
+            self._topics_in_calls = +self._topics_in_calls
+            metadata.set_topics(self._topics_in_calls)
+
+    async def _query_leaders(
+        self,
+        remaining: dict[TopicPartition, int],
+        build: Callable[[Mapping[TopicPartition, int]], Any],
+        read: Callable[[Any], dict[TopicPartition, Any]],
+        deadline_ms: float,
+    ) -> dict[TopicPartition, Any]:
+        result: dict[TopicPartition, Any] = {}
+        await self._refresh_until(deadline_ms)
+        attempt = 0
+        while True:
+            attempt += 1
+            failure = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
+            for leader, part in self._split(remaining, result).items():
+                try:
+                    pending = self._client.send(
+                        leader, build(part), timeout_ms=self._request_limit_ms(deadline_ms)
+                    )
+                    answer = await self._runtime.wait_for(pending)
+                except KafkaError as error:
+                    failure = error
+                    continue
+                for partition, outcome in read(answer).items():
+                    if isinstance(outcome, KafkaError) and outcome.is_retriable:
+                        failure = outcome
+                    else:
+                        result[partition] = outcome
+            remaining = {
+                partition: value
+                for partition, value in remaining.items()
+                if partition not in result
+            }
+            if not remaining:
+                break
+            try:
+                # A leader may not know a topic yet that is in the metadata, or may be stale.
+                await self._wait_before_retry(
+                    failure, attempt, deadline_ms, not_retried=_CORRUPT_ONLY
+                )
+                await self._refresh_until(deadline_ms)
+            except KafkaError as error:
+                result.update(dict.fromkeys(remaining, error))
+                break
+        return result
+
+    def _split(
+        self, remaining: Mapping[TopicPartition, int], result: dict[TopicPartition, Any]
+    ) -> dict[int, dict[TopicPartition, int]]:
+        by_leader: dict[int, dict[TopicPartition, int]] = {}
+        metadata = self._client.metadata
+        for partition, value in remaining.items():
+            code = metadata.error(partition.topic)
+            count = metadata.partition_count(partition.topic)
+            leader = metadata.leader(partition)
+            if code and KafkaError(code).code != ErrorCode.LEADER_NOT_AVAILABLE:
+                result[partition] = KafkaError(code)
+            elif partition.partition < 0 or 0 < count <= partition.partition:
+                result[partition] = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            elif leader >= 0:
+                by_leader.setdefault(leader, {})[partition] = value
+        return by_leader
+
+    def _request_timeout_ms(self, timeout: float | None) -> int:
+        check_timeout(timeout)
+        limit: int = self._settings.request_timeout_ms
+        return limit if timeout is None else min(limit, int(timeout * 1000))
 
     def metrics(self) -> dict[MetricName, float | str]:
         """Return the client's metrics under Kafka's names; rates cover the last minute.
@@ -266,25 +396,37 @@ def _check_api_timeout(settings: ValidatedSettings) -> None:
     settings.default_api_timeout_ms = settings.request_timeout_ms
 
 
-def response_code(answer: Any) -> int:
-    """Return the top-level error code of a response, 0 without one."""
-    code: int = getattr(answer, "error_code", 0)
-    return code
-
-
-def topic_error_or_none(topic: object, code: int, message: str | None = None) -> KafkaError | None:
-    """Return the error of a code, None for 0; a text that names no topic gets its name."""
-    if not code:
-        return None
-    error = KafkaError(code, message)
-    if error.message != error.code.text:
+def topic_error_of(entry: Any, topic: object) -> KafkaError | None:
+    """Return the error of an entry, None for code 0; a text that names no topic gets its name."""
+    error = error_of(entry)
+    if error is None or error.message != error.code.text:
         return error
-    return topic_error(topic, code)
+    return topic_error(topic, entry.error_code)
 
 
-def error_or_none(code: int, message: str | None = None) -> KafkaError | None:
-    """Return the error of a code, None for 0."""
-    return KafkaError(code, message) if code else None
+def error_of(entry: Any) -> KafkaError | None:
+    """Return the error of an entry of a response, None for code 0."""
+    if not entry.error_code:
+        return None
+    return KafkaError(entry.error_code, getattr(entry, "error_message", None))
+
+
+def raise_error(entry: Any) -> None:
+    """Raise the error of an entry of a response, if it has one."""
+    error = error_of(entry)
+    if error is not None:
+        raise error
+
+
+def by_partition(
+    topics: Iterable[Any], outcome: Callable[[Any], T], name: str = "name"
+) -> dict[TopicPartition, T]:
+    """Return the outcome of each partition of a response; `name` is the field of the topic."""
+    return {
+        TopicPartition(getattr(topic, name), partition.partition_index): outcome(partition)
+        for topic in topics
+        for partition in topic.partitions
+    }
 
 
 class _ControllerMetadata(ClusterMetadata):

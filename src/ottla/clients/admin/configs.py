@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.clients.admin.calls import AdminCalls, error_or_none
+from ottla.clients.admin.calls import AdminCalls, error_of
 from ottla.clients.admin.topics import config_text
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.describe_configs import DescribeConfigsRequest
@@ -18,8 +18,10 @@ from ottla.protocol.apis.incremental_alter_configs import IncrementalAlterConfig
 from ottla.protocol.apis.list_config_resources import ListConfigResourcesRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Any
+
+    from ottla.protocol.schema import Request
 
     Outcomes = dict["ConfigResource", Any]
 
@@ -115,29 +117,28 @@ class ConfigsAdmin(AdminCalls):
         keys = dict(resources) if isinstance(resources, Mapping) else dict.fromkeys(resources)
         _check_resources(keys)
 
-        async def call(node_id: int | None, part: list[ConfigResource], seconds: float) -> Outcomes:
-            request = DescribeConfigsRequest(
+        def build(resources: list[ConfigResource]) -> Request:
+            return DescribeConfigsRequest(
                 resources=[
                     DescribeConfigsRequest.DescribeConfigsResource(
                         resource_type=resource.type,
                         resource_name=resource.name,
-                        configuration_keys=_list_or_none(keys[resource]),
+                        configuration_keys=None if names is None else list(names),
                     )
-                    for resource in part
+                    for resource, names in ((key, keys[key]) for key in resources)
                 ],
                 include_synonyms=include_synonyms,
                 include_documentation=include_documentation,
             )
-            answer = await self._call(request, timeout=seconds, node_id=node_id)
+
+        def read(answer: Any) -> Outcomes:
             return {
-                ConfigResource(ResourceType(result.resource_type), result.resource_name): (
-                    error_or_none(result.error_code, result.error_message)
-                    or {entry.name: _entry(entry) for entry in result.configs}
-                )
+                _resource(result): error_of(result)
+                or {entry.name: _entry(entry) for entry in result.configs}
                 for result in answer.results
             }
 
-        return await self._call_each(keys, call, timeout)
+        return await self._call_owners(keys, build, read, timeout)
 
     async def alter_configs(
         self,
@@ -150,8 +151,8 @@ class ConfigsAdmin(AdminCalls):
         _check_resources(changes)
         resource_type = IncrementalAlterConfigsRequest.AlterConfigsResource
 
-        async def call(node_id: int | None, part: list[ConfigResource], seconds: float) -> Outcomes:
-            request = IncrementalAlterConfigsRequest(
+        def build(resources: list[ConfigResource]) -> Request:
+            return IncrementalAlterConfigsRequest(
                 resources=[
                     resource_type(
                         resource_type=resource.type,
@@ -165,24 +166,21 @@ class ConfigsAdmin(AdminCalls):
                             for change in _as_changes(changes[resource])
                         ],
                     )
-                    for resource in part
+                    for resource in resources
                 ],
                 validate_only=validate_only,
             )
-            answer = await self._call(request, timeout=seconds, node_id=node_id)
-            return {
-                ConfigResource(
-                    ResourceType(response.resource_type), response.resource_name
-                ): error_or_none(response.error_code, response.error_message)
-                for response in answer.responses
-            }
 
-        return await self._call_each(changes, call, timeout)
+        def read(answer: Any) -> Outcomes:
+            return {_resource(response): error_of(response) for response in answer.responses}
 
-    async def _call_each(
+        return await self._call_owners(changes, build, read, timeout)
+
+    async def _call_owners(
         self,
         resources: Iterable[ConfigResource],
-        call: Callable[[int | None, list[ConfigResource], float], Awaitable[Outcomes]],
+        build: Callable[[list[ConfigResource]], Request],
+        read: Callable[[Any], Outcomes],
         timeout: float | None,
     ) -> Outcomes:
         """Call every node with its resources; a failed node is the outcome of its resources only.
@@ -194,7 +192,10 @@ class ConfigsAdmin(AdminCalls):
         result: Outcomes = {}
         for node_id, part in split.items():
             try:
-                result.update(await call(node_id, part, self._remaining_seconds(deadline_ms)))
+                answer = await self._call(
+                    build(part), timeout=self._remaining_seconds(deadline_ms), node_id=node_id
+                )
+                result.update(read(answer))
             except KafkaError as error:
                 if len(split) == 1:
                     raise
@@ -210,10 +211,7 @@ class ConfigsAdmin(AdminCalls):
         """Return the resources that have configs, of some types or of all."""
         request = ListConfigResourcesRequest(resource_types=[int(type_) for type_ in types])
         answer = await self._call(request, timeout=timeout)
-        return [
-            ConfigResource(ResourceType(resource.resource_type), resource.resource_name)
-            for resource in answer.config_resources
-        ]
+        return list(map(_resource, answer.config_resources))
 
     @staticmethod
     def _by_node(
@@ -228,8 +226,8 @@ class ConfigsAdmin(AdminCalls):
         return split
 
 
-def _check_resources(given: Iterable[object]) -> None:
-    for resource in given:
+def _check_resources(resources: Iterable[object]) -> None:
+    for resource in resources:
         if not isinstance(resource, ConfigResource):
             raise TypeError(f"a resource must be ConfigResource(type, name), not {resource!r}")
 
@@ -242,19 +240,19 @@ def _broker_id(name: str) -> int:
         raise KafkaError(ErrorCode.INVALID_REQUEST, text) from error
 
 
-def _as_changes(given: Iterable[ConfigChange] | Mapping[str, Any]) -> list[ConfigChange]:
-    if not isinstance(given, Mapping):
-        return [ConfigChange(*change) for change in given]
+def _as_changes(changes: Iterable[ConfigChange] | Mapping[str, Any]) -> list[ConfigChange]:
+    if not isinstance(changes, Mapping):
+        return [ConfigChange(*change) for change in changes]
     return [
         ConfigChange(name, None, AlterOperation.DELETE)
         if value is None
         else ConfigChange(name, value)
-        for name, value in given.items()
+        for name, value in changes.items()
     ]
 
 
-def _list_or_none(keys: Sequence[str] | None) -> list[str] | None:
-    return None if keys is None else list(keys)
+def _resource(entry: Any) -> ConfigResource:
+    return ConfigResource(ResourceType(entry.resource_type), entry.resource_name)
 
 
 def _entry(entry: Any) -> ConfigEntry:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 # ruff: noqa: ASYNC109 - as in Kafka, a call's timeout covers its retries; it is no cancellation
 import logging
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.clients.admin.calls import AdminCalls, error_or_none
-from ottla.clients.arguments import listed
+from ottla.clients.admin.calls import AdminCalls, by_partition, error_of, raise_error
+from ottla.clients.arguments import as_partition, by_topic, listed
 from ottla.clients.consumer.assignors import PROTOCOL_TYPE, decode_assignment
 from ottla.clients.coordinator import GROUP
 from ottla.clients.offsets import (
@@ -31,11 +31,11 @@ from ottla.protocol.apis.offset_delete import OffsetDeleteRequest
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
+    from ottla.protocol.schema import Request
     from ottla.types import Uuid
 
-T = TypeVar("T")
 _log = logging.getLogger("ottla.clients")
 _LEAVE_REASON = "member was removed by an admin"
 _MAX_REASON_CHARACTERS = 255
@@ -96,19 +96,13 @@ class GroupsAdmin(AdminCalls):
         """
         requested = frozenset(protocol_types)
         request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
-        found = []
-        deadline_ms = self._deadline_ms(timeout)
-        for node_id in await self._broker_ids(deadline_ms):
-            remaining = self._remaining_seconds(deadline_ms)
-            answer = await self._call(request, timeout=remaining, node_id=node_id)
-            found += [
-                GroupListing(
-                    group.group_id, group.protocol_type, group.group_state, group.group_type
-                )
-                for group in answer.groups
-                if not requested or group.protocol_type in requested
-            ]
-        return sorted(found)
+        answers = await self._call_brokers(request, timeout)
+        return sorted(
+            GroupListing(group.group_id, group.protocol_type, group.group_state, group.group_type)
+            for answer in answers.values()
+            for group in answer.groups
+            if not requested or group.protocol_type in requested
+        )
 
     async def describe_groups(
         self,
@@ -118,54 +112,44 @@ class GroupsAdmin(AdminCalls):
         timeout: float | None = None,
     ) -> dict[str, GroupDescription | KafkaError]:
         """Describe groups of the consumer or classic protocol; returns an outcome for each."""
-        return await self._outcomes(
-            group_ids,
-            timeout,
-            lambda group_id, remaining: self._describe_group(
-                group_id, remaining, with_operations=include_authorized_operations
-            ),
-        )
 
-    async def _outcomes(
-        self,
-        group_ids: Iterable[str],
-        timeout: float | None,
-        describe: Callable[[str, float | None], Awaitable[T]],
-    ) -> dict[str, T | KafkaError]:
-        """Describe groups one after another within the time; an error is the group's outcome."""
-        result: dict[str, T | KafkaError] = {}
-        deadline_ms = self._deadline_ms(timeout)
-        for group_id in listed("group_ids", group_ids):
-            try:
-                result[group_id] = await describe(group_id, self._remaining_seconds(deadline_ms))
-            except KafkaError as error:
-                result[group_id] = error
-        return result
+        async def describe(group_id: str, remaining: float) -> GroupDescription:
+            return await self._describe_group(
+                group_id, remaining, with_operations=include_authorized_operations
+            )
+
+        return await self._call_each(listed("group_ids", group_ids), describe, timeout)
+
+    async def _described_group(self, group_id: str, request: Request, timeout: float) -> Any:
+        """Return the only group of the coordinator's response; raises its error."""
+        answer = await self._coordinator_call(
+            group_id, request, error_of=_retriable_group_code, timeout=timeout
+        )
+        raise_error(answer.groups[0])
+        return answer.groups[0]
 
     async def _describe_group(
-        self,
-        group_id: str,
-        timeout: float | None,
-        *,
-        with_operations: bool,
+        self, group_id: str, timeout: float, *, with_operations: bool
     ) -> GroupDescription:
+        """Describe a group of the consumer protocol (KIP-848), or else of the classic one."""
         try:
-            return await self._describe_consumer_group(
-                group_id, timeout, with_operations=with_operations
+            group = await self._described_group(
+                group_id,
+                ConsumerGroupDescribeRequest(
+                    group_ids=[group_id], include_authorized_operations=with_operations
+                ),
+                timeout,
             )
         except KafkaError as error:
-            other = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
-            if error.code not in other:
+            if error.code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
                 raise
-        request = DescribeGroupsRequest(
-            groups=[group_id], include_authorized_operations=with_operations
+        else:
+            return self._modern_group(group, "Consumer")
+        group = await self._described_group(
+            group_id,
+            DescribeGroupsRequest(groups=[group_id], include_authorized_operations=with_operations),
+            timeout,
         )
-        answer = await self._coordinator_call(
-            group_id, request, error_of=retriable_group_code, timeout=timeout
-        )
-        group = answer.groups[0]
-        if group.error_code:
-            raise KafkaError(group.error_code, group.error_message)
         return GroupDescription(
             group.group_id,
             group.group_state,
@@ -177,43 +161,16 @@ class GroupsAdmin(AdminCalls):
             authorized_operations=group.authorized_operations,
         )
 
-    async def _describe_consumer_group(
-        self,
-        group_id: str,
-        timeout: float | None,
-        *,
-        with_operations: bool,
-    ) -> GroupDescription:
-        request = ConsumerGroupDescribeRequest(
-            group_ids=[group_id], include_authorized_operations=with_operations
-        )
-        answer = await self._coordinator_call(
-            group_id, request, error_of=retriable_group_code, timeout=timeout
-        )
-        group = answer.groups[0]
-        if group.error_code:
-            raise KafkaError(group.error_code, group.error_message)
+    def _modern_group(self, group: Any, kind: str) -> GroupDescription:
+        """Return the description of a consumer or share group (KIP-848, KIP-932)."""
         return GroupDescription(
             group.group_id,
             group.group_state,
-            "Consumer",
-            PROTOCOL_TYPE,
+            kind,
+            kind.lower(),
             group.assignor_name,
-            self._coordinator_node(group_id),
-            tuple(
-                MemberDescription(
-                    member.member_id,
-                    member.instance_id,
-                    member.client_id,
-                    member.client_host,
-                    partitions_of(member.assignment),
-                    partitions_of(member.target_assignment),
-                    member.member_epoch,
-                    tuple(member.subscribed_topic_names),
-                    member.rack_id,
-                )
-                for member in group.members
-            ),
+            self._coordinator_node(group.group_id),
+            tuple(map(_modern_member, group.members)),
             group.group_epoch,
             group.assignment_epoch,
             group.authorized_operations,
@@ -229,21 +186,17 @@ class GroupsAdmin(AdminCalls):
         timeout: float | None = None,
     ) -> dict[str, KafkaError | None]:
         """Delete empty groups with their offsets; returns an outcome for each."""
-        result: dict[str, KafkaError | None] = {}
-        deadline_ms = self._deadline_ms(timeout)
-        for group_id in listed("group_ids", group_ids):
-            request = DeleteGroupsRequest(groups_names=[group_id])
-            try:
-                answer = await self._coordinator_call(
-                    group_id,
-                    request,
-                    error_of=_retriable_result_code,
-                    timeout=self._remaining_seconds(deadline_ms),
-                )
-                result[group_id] = error_or_none(answer.results[0].error_code)
-            except KafkaError as error:
-                result[group_id] = error
-        return result
+
+        async def delete(group_id: str, remaining: float) -> KafkaError | None:
+            answer = await self._coordinator_call(
+                group_id,
+                DeleteGroupsRequest(groups_names=[group_id]),
+                error_of=_retriable_result_code,
+                timeout=remaining,
+            )
+            return error_of(answer.results[0])
+
+        return await self._call_each(listed("group_ids", group_ids), delete, timeout)
 
     async def list_group_offsets(
         self,
@@ -257,7 +210,7 @@ class GroupsAdmin(AdminCalls):
 
         A partition with an error is omitted, and the error is logged.
         """
-        requested = None if partitions is None else [TopicPartition(*one) for one in partitions]
+        requested = None if partitions is None else list(map(as_partition, partitions))
         request, limit = offset_fetch_request(
             group_id, requested, None, require_stable=require_stable
         )
@@ -294,13 +247,7 @@ class GroupsAdmin(AdminCalls):
             timeout=timeout,
             max_version=limit,
         )
-        return {
-            TopicPartition(topic.name, partition.partition_index): error_or_none(
-                partition.error_code
-            )
-            for topic in answer.topics
-            for partition in topic.partitions
-        }
+        return by_partition(answer.topics, error_of)
 
     async def delete_group_offsets(
         self,
@@ -311,21 +258,21 @@ class GroupsAdmin(AdminCalls):
     ) -> dict[TopicPartition, KafkaError | None]:
         """Delete committed offsets of topics that the group is not subscribed to."""
         topic_type = OffsetDeleteRequest.OffsetDeleteRequestTopic
-        topics: dict[str, Any] = {}
-        for name, partition in partitions:
-            topic = topics.setdefault(name, topic_type(name=name, partitions=[]))
-            topic.partitions.append(
-                topic_type.OffsetDeleteRequestPartition(partition_index=partition)
-            )
-        request = OffsetDeleteRequest(group_id=group_id, topics=list(topics.values()))
-        answer = await self._coordinator_call(
-            group_id, request, error_of=lambda answer: answer.error_code, timeout=timeout
+        request = OffsetDeleteRequest(
+            group_id=group_id,
+            topics=[
+                topic_type(
+                    name=name,
+                    partitions=[
+                        topic_type.OffsetDeleteRequestPartition(partition_index=index)
+                        for index in indexes
+                    ],
+                )
+                for name, indexes in by_topic(partitions).items()
+            ],
         )
-        return {
-            TopicPartition(topic.name, one.partition_index): error_or_none(one.error_code)
-            for topic in answer.topics
-            for one in topic.partitions
-        }
+        answer = await self._coordinator_call(group_id, request, timeout=timeout)
+        return by_partition(answer.topics, error_of)
 
     async def remove_group_members(
         self,
@@ -345,7 +292,7 @@ class GroupsAdmin(AdminCalls):
             group = await self._describe_group(group_id, remaining, with_operations=False)
             leaving = [(member.member_id, member.instance_id) for member in group.members]
         else:
-            leaving = [("", one) for one in instance_ids]
+            leaving = [("", instance_id) for instance_id in instance_ids]
             if not leaving:
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST,
@@ -362,14 +309,10 @@ class GroupsAdmin(AdminCalls):
                 for member_id, instance_id in leaving
             ],
         )
-        answer = await self._coordinator_call(
-            group_id,
-            request,
-            error_of=lambda answer: answer.error_code,
-            timeout=self._remaining_seconds(deadline_ms),
-        )
+        remaining = self._remaining_seconds(deadline_ms)
+        answer = await self._coordinator_call(group_id, request, timeout=remaining)
         return {
-            member.group_instance_id or member.member_id: error_or_none(member.error_code)
+            member.group_instance_id or member.member_id: error_of(member)
             for member in answer.members
         }
 
@@ -390,8 +333,22 @@ def _classic_member(member: Any, protocol_type: str) -> MemberDescription:
     )
 
 
-def partitions_of(assignment: Any) -> tuple[TopicPartition, ...]:
-    """Return the partitions of an assignment of consumer or share groups."""
+def _modern_member(member: Any) -> MemberDescription:
+    target = getattr(member, "target_assignment", None)  # a share group has none
+    return MemberDescription(
+        member.member_id,
+        getattr(member, "instance_id", None),
+        member.client_id,
+        member.client_host,
+        _partitions_of(member.assignment),
+        None if target is None else _partitions_of(target),
+        member.member_epoch,
+        tuple(member.subscribed_topic_names),
+        member.rack_id,
+    )
+
+
+def _partitions_of(assignment: Any) -> tuple[TopicPartition, ...]:
     return tuple(
         TopicPartition(topic.topic_name, partition)
         for topic in assignment.topic_partitions
@@ -403,7 +360,7 @@ def _retriable(codes: Iterable[int]) -> int:
     return next((code for code in codes if code and KafkaError(code).is_retriable), 0)
 
 
-def retriable_group_code(answer: Any) -> int:
+def _retriable_group_code(answer: Any) -> int:
     """Return the first code of an answer after which the request is sent again, or 0."""
     return _retriable(group.error_code for group in answer.groups)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 # ruff: noqa: ASYNC109 - as in Kafka, a call's timeout covers its retries; it is no cancellation
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.clients.admin.calls import AdminCalls
+from ottla.clients.admin.calls import AdminCalls, raise_error
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.add_raft_voter import AddRaftVoterRequest
 from ottla.protocol.apis.describe_quorum import DescribeQuorumRequest
@@ -71,15 +71,14 @@ class QuorumAdmin(AdminCalls):
         answer = await self._call(request, timeout=timeout)
         if len(answer.topics) != 1 or len(answer.topics[0].partitions) != 1:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the response contains no quorum")
-        found = answer.topics[0].partitions[0]
-        if found.error_code:
-            raise KafkaError(found.error_code, found.error_message)
+        partition = answer.topics[0].partitions[0]
+        raise_error(partition)
         return QuorumInfo(
-            found.leader_id,
-            found.leader_epoch,
-            found.high_watermark,
-            tuple(_replica(voter) for voter in found.current_voters),
-            tuple(_replica(observer) for observer in found.observers),
+            partition.leader_id,
+            partition.leader_epoch,
+            partition.high_watermark,
+            tuple(map(_replica, partition.current_voters)),
+            tuple(map(_replica, partition.observers)),
             {
                 node.node_id: tuple(VoterEndpoint(e.name, e.host, e.port) for e in node.listeners)
                 for node in answer.nodes
@@ -125,8 +124,7 @@ class QuorumAdmin(AdminCalls):
     ) -> None:
         """Send a change once: as in Kafka only another controller's turn is retried."""
         answer = await self._call(request, timeout=timeout, error_of=self._other_leader)
-        if answer.error_code:
-            raise KafkaError(answer.error_code, answer.error_message)
+        raise_error(answer)
 
     def _other_leader(self, answer: Any) -> int:
         """Return the code of a response from a controller that is not the active one."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 # ruff: noqa: ASYNC109 - as in Kafka, a call's timeout covers its retries; it is no cancellation
 from enum import Enum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ottla.clients.admin.calls import AdminCalls, error_or_none
+from ottla.clients.admin.calls import AdminCalls, error_of
 from ottla.protocol.apis.alter_client_quotas import AlterClientQuotasRequest
 from ottla.protocol.apis.describe_client_quotas import DescribeClientQuotasRequest
 
@@ -62,9 +62,7 @@ class QuotasAdmin(AdminCalls):
         )
         answer = await self._call(request, timeout=timeout)
         return {
-            frozenset((part.entity_type, part.entity_name) for part in entry.entity): {
-                value.key: value.value for value in entry.values
-            }
+            _entity(entry): {value.key: value.value for value in entry.values}
             for entry in answer.entries or ()
         }
 
@@ -81,12 +79,11 @@ class QuotasAdmin(AdminCalls):
             validate_only=validate_only,
         )
         answer = await self._call(request, timeout=timeout)
-        return {
-            frozenset((part.entity_type, part.entity_name) for part in entry.entity): (
-                error_or_none(entry.error_code, entry.error_message)
-            )
-            for entry in answer.entries
-        }
+        return {_entity(entry): error_of(entry) for entry in answer.entries}
+
+
+def _entity(entry: Any) -> Entity:
+    return frozenset((part.entity_type, part.entity_name) for part in entry.entity)
 
 
 def _component(kind: str, name: str | AnyName | None) -> DescribeClientQuotasRequest.ComponentData:

@@ -12,7 +12,7 @@ import hashlib
 import secrets
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ottla.clients.admin.calls import AdminCalls, error_or_none
+from ottla.clients.admin.calls import AdminCalls, error_of
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from ottla.protocol.apis.create_acls import CreateAclsRequest
@@ -73,29 +73,22 @@ class DelegationTokensAdmin(AdminCalls):
     ) -> DelegationToken:
         """Make a token, for this client's user or for another owner, as "User:alice"."""
         allowed = [parse_principal(renewer) for renewer in renewers]
-        who = Principal("", "") if owner is None else parse_principal(owner)
+        principal = Principal("", "") if owner is None else parse_principal(owner)
         request = CreateDelegationTokenRequest(
-            owner_principal_type=who.type,
-            owner_principal_name=who.name,
+            owner_principal_type=principal.type,
+            owner_principal_name=principal.name,
             renewers=[
                 CreateDelegationTokenRequest.CreatableRenewers(
-                    principal_type=one.type, principal_name=one.name
+                    principal_type=renewer.type, principal_name=renewer.name
                 )
-                for one in allowed
+                for renewer in allowed
             ],
             max_lifetime_ms=max_lifetime_ms,
         )
         answer = await self._call(request, timeout=timeout)
-        made_for = Principal(answer.principal_type, answer.principal_name)
-        asked_by = Principal(
-            answer.token_requester_principal_type, answer.token_requester_principal_name
-        )
-        return DelegationToken(
-            answer.token_id,
-            bytes(answer.hmac),
-            str(made_for),
-            str(asked_by if asked_by.type else made_for),
-            tuple(str(one) for one in allowed),
+        return _token(
+            answer,
+            allowed,
             answer.issue_timestamp_ms,
             answer.expiry_timestamp_ms,
             answer.max_timestamp_ms,
@@ -121,29 +114,38 @@ class DelegationTokensAdmin(AdminCalls):
         self, owners: Iterable[str] | None = None, *, timeout: float | None = None
     ) -> list[DelegationToken]:
         """Return the tokens of owners, or all that this client's user may see."""
-        owner = DescribeDelegationTokenRequest.DescribeDelegationTokenOwner
+        owner_type = DescribeDelegationTokenRequest.DescribeDelegationTokenOwner
         requested = None
         if owners is not None:
             requested = [
-                owner(principal_type=one.type, principal_name=one.name)
-                for one in map(parse_principal, owners)
+                owner_type(principal_type=owner.type, principal_name=owner.name)
+                for owner in map(parse_principal, owners)
             ]
         answer = await self._call(DescribeDelegationTokenRequest(owners=requested), timeout=timeout)
-        return [_described(token) for token in answer.tokens]
+        return [
+            _token(
+                token,
+                [Principal(who.principal_type, who.principal_name) for who in token.renewers],
+                token.issue_timestamp,
+                token.expiry_timestamp,
+                token.max_timestamp,
+            )
+            for token in answer.tokens
+        ]
 
 
-def _described(one: Any) -> DelegationToken:
-    owner = str(Principal(one.principal_type, one.principal_name))
-    requester = Principal(one.token_requester_principal_type, one.token_requester_principal_name)
+def _token(token: Any, renewers: Iterable[Principal], *times_ms: int) -> DelegationToken:
+    owner = Principal(token.principal_type, token.principal_name)
+    requester = Principal(
+        token.token_requester_principal_type, token.token_requester_principal_name
+    )
     return DelegationToken(
-        one.token_id,
-        bytes(one.hmac),
-        owner,
-        str(requester) if requester.type else owner,
-        tuple(str(Principal(who.principal_type, who.principal_name)) for who in one.renewers),
-        one.issue_timestamp,
-        one.expiry_timestamp,
-        one.max_timestamp,
+        token.token_id,
+        bytes(token.hmac),
+        str(owner),
+        str(requester if requester.type else owner),
+        tuple(map(str, renewers)),
+        *times_ms,
     )
 
 
@@ -154,66 +156,56 @@ class AclsAdmin(AdminCalls):
         self, acl_filter: AclFilter = ANY_ACL, *, timeout: float | None = None
     ) -> list[Acl]:
         """Return the entries that a filter fits, by default all."""
-        request = DescribeAclsRequest(
-            resource_type_filter=acl_filter.resource_type,
-            resource_name_filter=acl_filter.resource_name,
-            pattern_type_filter=acl_filter.pattern_type,
-            principal_filter=acl_filter.principal,
-            host_filter=acl_filter.host,
-            operation=acl_filter.operation,
-            permission_type=acl_filter.permission,
-        )
-        answer = await self._call(request, timeout=timeout)
+        answer = await self._call(DescribeAclsRequest(**_fields(acl_filter)), timeout=timeout)
         return [_acl(resource, acl) for resource in answer.resources for acl in resource.acls]
 
     async def create_acls(
         self, acls: Iterable[Acl], *, timeout: float | None = None
     ) -> dict[Acl, KafkaError | None]:
         """Store entries; one that exists is no error."""
-        listed = list(dict.fromkeys(acls))
+        requested = list(dict.fromkeys(acls))
         creations = [
             CreateAclsRequest.AclCreation(
-                resource_type=one.resource_type,
-                resource_name=one.resource_name,
-                resource_pattern_type=one.pattern_type,
-                principal=one.principal,
-                host=one.host,
-                operation=one.operation,
-                permission_type=one.permission,
+                resource_type=acl.resource_type,
+                resource_name=acl.resource_name,
+                resource_pattern_type=acl.pattern_type,
+                principal=acl.principal,
+                host=acl.host,
+                operation=acl.operation,
+                permission_type=acl.permission,
             )
-            for one in listed
+            for acl in requested
         ]
         answer = await self._call(CreateAclsRequest(creations=creations), timeout=timeout)
-        return dict(zip(listed, map(_error_of, answer.results), strict=True))
+        return dict(zip(requested, map(error_of, answer.results), strict=True))
 
     async def delete_acls(
         self, filters: Iterable[AclFilter], *, timeout: float | None = None
     ) -> dict[AclFilter, list[Acl] | KafkaError]:
         """Delete the entries that filters fit; return them by filter."""
-        listed = list(dict.fromkeys(filters))
+        requested = list(dict.fromkeys(filters))
+        filter_type = DeleteAclsRequest.DeleteAclsFilter
         request = DeleteAclsRequest(
-            filters=[
-                DeleteAclsRequest.DeleteAclsFilter(
-                    resource_type_filter=one.resource_type,
-                    resource_name_filter=one.resource_name,
-                    pattern_type_filter=one.pattern_type,
-                    principal_filter=one.principal,
-                    host_filter=one.host,
-                    operation=one.operation,
-                    permission_type=one.permission,
-                )
-                for one in listed
-            ]
+            filters=[filter_type(**_fields(acl_filter)) for acl_filter in requested]
         )
         answer = await self._call(request, timeout=timeout)
         return {
-            acl_filter: _error_of(result) or [_acl(acl, acl) for acl in result.matching_acls]
-            for acl_filter, result in zip(listed, answer.filter_results, strict=True)
+            acl_filter: error_of(result) or [_acl(acl, acl) for acl in result.matching_acls]
+            for acl_filter, result in zip(requested, answer.filter_results, strict=True)
         }
 
 
-def _error_of(result: Any) -> KafkaError | None:
-    return error_or_none(result.error_code, result.error_message)
+def _fields(acl_filter: AclFilter) -> dict[str, Any]:
+    """Return the fields of a filter in a request."""
+    return {
+        "resource_type_filter": acl_filter.resource_type,
+        "resource_name_filter": acl_filter.resource_name,
+        "pattern_type_filter": acl_filter.pattern_type,
+        "principal_filter": acl_filter.principal,
+        "host_filter": acl_filter.host,
+        "operation": acl_filter.operation,
+        "permission_type": acl_filter.permission,
+    }
 
 
 def _acl(resource: Any, entry: Any) -> Acl:
@@ -257,7 +249,7 @@ class CredentialsAdmin(AdminCalls):
             DescribeUserScramCredentialsRequest(users=requested), timeout=timeout
         )
         return {
-            result.user: error_or_none(result.error_code, result.error_message)
+            result.user: error_of(result)
             or tuple(
                 ScramCredential(
                     _SCRAM_MECHANISMS.get(info.mechanism, str(info.mechanism)), info.iterations
@@ -305,10 +297,7 @@ class CredentialsAdmin(AdminCalls):
         answer = await self._call(
             request(deletions=deletions, upsertions=upsertions), timeout=timeout
         )
-        return {
-            result.user: error_or_none(result.error_code, result.error_message)
-            for result in answer.results
-        }
+        return {result.user: error_of(result) for result in answer.results}
 
     async def client_instance_id(self, *, timeout: float | None = None) -> Uuid:
         """Return the client instance id that the cluster assigned for metrics (KIP-714).

@@ -10,24 +10,20 @@ from __future__ import annotations
 # ruff: noqa: ASYNC109 - as in Kafka, a call's timeout covers its retries; it is no cancellation
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.clients.admin.calls import error_or_none
-from ottla.clients.admin.groups import (
-    GroupDescription,
-    GroupsAdmin,
-    MemberDescription,
-    partitions_of,
-    retriable_group_code,
-)
-from ottla.clients.arguments import as_partition, by_topic, listed
+from ottla.clients.admin.calls import by_partition, error_of, raise_error
+from ottla.clients.admin.groups import GroupsAdmin
+from ottla.clients.arguments import by_topic, listed, values_by_topic
 from ottla.errors import KafkaError
 from ottla.protocol.apis.alter_share_group_offsets import AlterShareGroupOffsetsRequest
 from ottla.protocol.apis.delete_share_group_offsets import DeleteShareGroupOffsetsRequest
 from ottla.protocol.apis.describe_share_group_offsets import DescribeShareGroupOffsetsRequest
 from ottla.protocol.apis.share_group_describe import ShareGroupDescribeRequest
-from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from ottla.clients.admin.groups import GroupDescription
+    from ottla.types import TopicPartition
 
 _AlteredTopic = AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic
 _DeletedTopic = DeleteShareGroupOffsetsRequest.DeleteShareGroupOffsetsRequestTopic
@@ -55,42 +51,14 @@ class ShareGroupsAdmin(GroupsAdmin):
     ) -> dict[str, GroupDescription | KafkaError]:
         """Describe share groups; returns an outcome for each."""
 
-        async def describe(group_id: str, remaining: float | None) -> GroupDescription:
+        async def describe(group_id: str, remaining: float) -> GroupDescription:
             request = ShareGroupDescribeRequest(
                 group_ids=[group_id], include_authorized_operations=include_authorized_operations
             )
-            answer = await self._coordinator_call(
-                group_id, request, error_of=retriable_group_code, timeout=remaining
-            )
-            group = answer.groups[0]
-            coordinator = self._coordinator_node(group_id)
-            _raise_error(group)
-            return GroupDescription(
-                group.group_id,
-                group.group_state,
-                "Share",
-                "share",
-                group.assignor_name,
-                coordinator,
-                tuple(
-                    MemberDescription(
-                        member.member_id,
-                        None,
-                        member.client_id,
-                        member.client_host,
-                        partitions_of(member.assignment),
-                        member_epoch=member.member_epoch,
-                        subscribed_topics=tuple(member.subscribed_topic_names),
-                        rack_id=member.rack_id,
-                    )
-                    for member in group.members
-                ),
-                group.group_epoch,
-                group.assignment_epoch,
-                group.authorized_operations,
-            )
+            group = await self._described_group(group_id, request, remaining)
+            return self._modern_group(group, "Share")
 
-        return await self._outcomes(group_ids, timeout, describe)
+        return await self._call_each(listed("group_ids", group_ids), describe, timeout)
 
     async def list_share_group_offsets(
         self,
@@ -112,15 +80,9 @@ class ShareGroupsAdmin(GroupsAdmin):
         request = DescribeShareGroupOffsetsRequest(
             groups=[_DescribedGroup(group_id=group_id, topics=topics)]
         )
-        answer = await self._coordinator_call(
-            group_id, request, error_of=retriable_group_code, timeout=timeout
-        )
-        _raise_error(answer.groups[0])
-        return {
-            TopicPartition(topic.topic_name, partition.partition_index): _offset(partition)
-            for topic in answer.groups[0].topics
-            for partition in topic.partitions
-        }
+        seconds = self._remaining_seconds(self._deadline_ms(timeout))
+        group = await self._described_group(group_id, request, seconds)
+        return by_partition(group.topics, _offset, "topic_name")
 
     async def alter_share_group_offsets(
         self,
@@ -131,23 +93,24 @@ class ShareGroupsAdmin(GroupsAdmin):
     ) -> dict[TopicPartition, KafkaError | None]:
         """Set the start offsets of a share group without members; an outcome for each partition."""
         partition_type = _AlteredTopic.AlterShareGroupOffsetsRequestPartition
-        topics: dict[str, Any] = {}
-        for given, offset in offsets.items():
-            name, index = as_partition(given)
-            topic = topics.setdefault(name, _AlteredTopic(topic_name=name, partitions=[]))
-            topic.partitions.append(partition_type(partition_index=index, start_offset=offset))
-        request = AlterShareGroupOffsetsRequest(group_id=group_id, topics=list(topics.values()))
+        request = AlterShareGroupOffsetsRequest(
+            group_id=group_id,
+            topics=[
+                _AlteredTopic(
+                    topic_name=name,
+                    partitions=[
+                        partition_type(partition_index=index, start_offset=offset)
+                        for index, offset in starts.items()
+                    ],
+                )
+                for name, starts in values_by_topic(offsets).items()
+            ],
+        )
         answer = await self._coordinator_call(
             group_id, request, error_of=_retriable_code, timeout=timeout
         )
-        _raise_error(answer)
-        return {
-            TopicPartition(topic.topic_name, partition.partition_index): error_or_none(
-                partition.error_code, partition.error_message
-            )
-            for topic in answer.responses
-            for partition in topic.partitions
-        }
+        raise_error(answer)
+        return by_partition(answer.responses, error_of, "topic_name")
 
     async def delete_share_group_offsets(
         self, group_id: str, topics: Iterable[str], *, timeout: float | None = None
@@ -160,11 +123,8 @@ class ShareGroupsAdmin(GroupsAdmin):
         answer = await self._coordinator_call(
             group_id, request, error_of=_retriable_code, timeout=timeout
         )
-        _raise_error(answer)
-        return {
-            topic.topic_name: error_or_none(topic.error_code, topic.error_message)
-            for topic in answer.responses
-        }
+        raise_error(answer)
+        return {topic.topic_name: error_of(topic) for topic in answer.responses}
 
 
 def _retriable_code(answer: Any) -> int:
@@ -172,15 +132,8 @@ def _retriable_code(answer: Any) -> int:
     return code if code and KafkaError(code).is_retriable else 0
 
 
-def _raise_error(one: Any) -> None:
-    if one.error_code:
-        raise KafkaError(one.error_code, one.error_message)
-
-
-def _offset(one: Any) -> SharePartitionOffset | KafkaError | None:
-    if one.error_code:
-        return KafkaError(one.error_code, one.error_message)
-    if one.start_offset < 0:
-        return None
-    known = [value if value >= 0 else None for value in (one.leader_epoch, one.lag)]
-    return SharePartitionOffset(one.start_offset, *known)
+def _offset(partition: Any) -> SharePartitionOffset | KafkaError | None:
+    if partition.error_code or partition.start_offset < 0:
+        return error_of(partition)
+    known = [value if value >= 0 else None for value in (partition.leader_epoch, partition.lag)]
+    return SharePartitionOffset(partition.start_offset, *known)

@@ -9,12 +9,14 @@ from __future__ import annotations
 # ruff: noqa: ASYNC109 - as in Kafka, a call's timeout covers its retries; it is no cancellation
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.clients.admin.groups import GroupsAdmin, retriable_group_code
-from ottla.errors import KafkaError
+from ottla.clients.admin.groups import GroupsAdmin
+from ottla.clients.arguments import listed
 from ottla.protocol.apis.streams_group_describe import StreamsGroupDescribeRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from ottla.errors import KafkaError
 
 
 class StreamsTasks(NamedTuple):
@@ -88,17 +90,11 @@ class StreamsGroupsAdmin(GroupsAdmin):
     ) -> dict[str, StreamsGroupDescription | KafkaError]:
         """Describe streams groups; returns an outcome for each."""
 
-        async def describe(group_id: str, remaining: float | None) -> StreamsGroupDescription:
+        async def describe(group_id: str, remaining: float) -> StreamsGroupDescription:
             request = StreamsGroupDescribeRequest(
                 group_ids=[group_id], include_authorized_operations=include_authorized_operations
             )
-            answer = await self._coordinator_call(
-                group_id, request, error_of=retriable_group_code, timeout=remaining
-            )
-            group = answer.groups[0]
-            coordinator = self._coordinator_node(group_id)
-            if group.error_code:
-                raise KafkaError(group.error_code, group.error_message)
+            group = await self._described_group(group_id, request, remaining)
             topology = group.topology
             return StreamsGroupDescription(
                 group.group_id,
@@ -107,21 +103,21 @@ class StreamsGroupsAdmin(GroupsAdmin):
                 group.assignment_epoch,
                 -1 if topology is None else topology.epoch,
                 tuple(map(_subtopology, () if topology is None else topology.subtopologies or ())),
-                tuple(_member(member) for member in group.members),
-                coordinator,
+                tuple(map(_member, group.members)),
+                self._coordinator_node(group_id),
                 group.authorized_operations,
             )
 
-        return await self._outcomes(group_ids, timeout, describe)
+        return await self._call_each(listed("group_ids", group_ids), describe, timeout)
 
 
-def _subtopology(one: Any) -> SubtopologyDescription:
+def _subtopology(subtopology: Any) -> SubtopologyDescription:
     return SubtopologyDescription(
-        one.subtopology_id,
-        tuple(one.source_topics),
-        tuple(one.repartition_sink_topics),
-        _topics(one.repartition_source_topics),
-        _topics(one.state_changelog_topics),
+        subtopology.subtopology_id,
+        tuple(subtopology.source_topics),
+        tuple(subtopology.repartition_sink_topics),
+        _topics(subtopology.repartition_source_topics),
+        _topics(subtopology.state_changelog_topics),
     )
 
 
@@ -137,27 +133,27 @@ def _topics(topics: Any) -> dict[str, InternalTopicDescription]:
     }
 
 
-def _member(one: Any) -> StreamsMemberDescription:
-    endpoint = one.user_endpoint
+def _member(member: Any) -> StreamsMemberDescription:
+    endpoint = member.user_endpoint
     return StreamsMemberDescription(
-        one.member_id,
-        one.member_epoch,
-        one.instance_id,
-        one.rack_id,
-        one.client_id,
-        one.client_host,
-        one.topology_epoch,
-        one.process_id,
+        member.member_id,
+        member.member_epoch,
+        member.instance_id,
+        member.rack_id,
+        member.client_id,
+        member.client_host,
+        member.topology_epoch,
+        member.process_id,
         None if endpoint is None else f"{endpoint.host}:{endpoint.port}",
-        {tag.key: tag.value for tag in one.client_tags},
-        _tasks(one.assignment),
-        _tasks(one.target_assignment),
-        one.is_classic,
+        {tag.key: tag.value for tag in member.client_tags},
+        _tasks(member.assignment),
+        _tasks(member.target_assignment),
+        member.is_classic,
     )
 
 
 def _tasks(assignment: Any) -> StreamsTasks:
     kinds = (assignment.active_tasks, assignment.standby_tasks, assignment.warmup_tasks)
     return StreamsTasks(
-        *({one.subtopology_id: tuple(one.partitions) for one in kind} for kind in kinds)
+        *({tasks.subtopology_id: tuple(tasks.partitions) for tasks in kind} for kind in kinds)
     )

@@ -7,18 +7,10 @@ from __future__ import annotations
 
 # ruff: noqa: ASYNC109 - as in Kafka, a call's timeout covers its retries; it is no cancellation
 from collections.abc import Mapping
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.clients.admin.calls import AdminCalls, error_or_none, topic_error_or_none
-from ottla.clients.arguments import (
-    as_partition,
-    check_int,
-    check_timeout,
-    check_topic,
-    either,
-    listed,
-)
+from ottla.clients.admin.calls import AdminCalls, by_partition, error_of, topic_error_of
+from ottla.clients.arguments import check_int, check_topic, either, listed, values_by_topic
 from ottla.clients.offsets import OffsetAndTimestamp, list_offsets_request
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.create_partitions import CreatePartitionsRequest
@@ -29,11 +21,9 @@ from ottla.protocol.apis.metadata import MetadataRequest
 from ottla.types import Node, TopicPartition, Uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    Answered = tuple[int, dict[Any, Any]]  # throttle time in ms, outcomes by topic
-
-CORRUPT_ONLY = frozenset({ErrorCode.CORRUPT_MESSAGE})
+    from ottla.protocol.schema import Request
 
 
 class NewTopic(NamedTuple):
@@ -101,15 +91,16 @@ class TopicsAdmin(AdminCalls):
         retry_on_quota_violation is false or the timeout would pass.
         """
 
-        async def call(remaining: list[Any], seconds: float) -> Answered:
-            request = CreateTopicsRequest(
+        def build(remaining: list[Any]) -> Request:
+            return CreateTopicsRequest(
                 topics=remaining,
                 timeout_ms=self._request_timeout_ms(timeout),
                 validate_only=validate_only,
             )
-            answer = await self._call(request, timeout=seconds, error_of=_not_controller)
-            return answer.throttle_time_ms, {
-                topic.name: error_or_none(topic.error_code, topic.error_message)
+
+        def read(answer: Any) -> dict[str, CreatedTopic | KafkaError]:
+            return {
+                topic.name: error_of(topic)
                 or CreatedTopic(
                     topic.name, topic.topic_id, topic.num_partitions, topic.replication_factor
                 )
@@ -117,7 +108,9 @@ class TopicsAdmin(AdminCalls):
             }
 
         requested = [_creatable(topic) for topic in listed("topics", topics)]
-        return await self._within_quota(call, requested, timeout, retries=retry_on_quota_violation)
+        return await self._within_quota(
+            requested, build, read, timeout, retries=retry_on_quota_violation
+        )
 
     async def create_topic(
         self,
@@ -156,23 +149,26 @@ class TopicsAdmin(AdminCalls):
         requested = _topics(topics)
         state = DeleteTopicsRequest.DeleteTopicState
 
-        async def call(remaining: list[Any], seconds: float) -> Answered:
-            request = DeleteTopicsRequest(
+        def build(remaining: list[Any]) -> Request:
+            return DeleteTopicsRequest(
                 topics=remaining, timeout_ms=self._request_timeout_ms(timeout)
             )
-            answer = await self._call(request, timeout=seconds, error_of=_not_controller)
+
+        def read(answer: Any) -> dict[Any, KafkaError | None]:
             by_key: dict[Any, KafkaError | None] = {}
             for response in answer.responses:
-                named = response.topic_id if response.name is None else response.name
-                outcome = topic_error_or_none(named, response.error_code, response.error_message)
+                topic = response.topic_id if response.name is None else response.name
+                outcome = topic_error_of(response, topic)
                 by_key[response.name] = by_key[response.topic_id] = outcome
-            return answer.throttle_time_ms, by_key
+            return by_key
 
         states = [
             state(topic_id=topic) if isinstance(topic, Uuid) else state(name=topic, topic_id=Uuid())
             for topic in requested
         ]
-        by_key = await self._within_quota(call, states, timeout, retries=retry_on_quota_violation)
+        by_key = await self._within_quota(
+            states, build, read, timeout, retries=retry_on_quota_violation
+        )
         missing = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the response lacks the topic")
         return {topic: by_key.get(topic, missing) for topic in requested}
 
@@ -250,21 +246,17 @@ class TopicsAdmin(AdminCalls):
             check_topic(name)
             check_int("a partition count", count)
         topic_type = CreatePartitionsRequest.CreatePartitionsTopic
-        placed = assignments or {}
+        replicas = assignments or {}
 
-        async def call(remaining: list[Any], seconds: float) -> Answered:
-            request = CreatePartitionsRequest(
+        def build(remaining: list[Any]) -> Request:
+            return CreatePartitionsRequest(
                 topics=remaining,
                 timeout_ms=self._request_timeout_ms(timeout),
                 validate_only=validate_only,
             )
-            answer = await self._call(request, timeout=seconds, error_of=_not_controller_in_results)
-            return answer.throttle_time_ms, {
-                result.name: topic_error_or_none(
-                    result.name, result.error_code, result.error_message
-                )
-                for result in answer.results
-            }
+
+        def read(answer: Any) -> dict[str, KafkaError | None]:
+            return {result.name: topic_error_of(result, result.name) for result in answer.results}
 
         requested = [
             topic_type(
@@ -272,36 +264,43 @@ class TopicsAdmin(AdminCalls):
                 count=count,
                 assignments=[
                     topic_type.CreatePartitionsAssignment(broker_ids=list(brokers))
-                    for brokers in placed[name]
+                    for brokers in replicas[name]
                 ]
-                if name in placed
+                if name in replicas
                 else None,
             )
             for name, count in counts.items()
         ]
-        return await self._within_quota(call, requested, timeout, retries=retry_on_quota_violation)
+        return await self._within_quota(
+            requested, build, read, timeout, retries=retry_on_quota_violation
+        )
 
     async def _within_quota(
         self,
-        call: Callable[[list[Any], float], Awaitable[Answered]],
-        requested: list[Any],
+        remaining: list[Any],
+        build: Callable[[list[Any]], Request],
+        read: Callable[[Any], dict[Any, Any]],
         timeout: float | None,
         *,
         retries: bool,
     ) -> dict[Any, Any]:
-        """Call for all items, and again for those that a quota rejected, until the timeout."""
+        """Call for all topics, and again for those that a quota rejected, until the timeout."""
         deadline_ms = self._deadline_ms(timeout)
         outcomes: dict[Any, Any] = {}
-        remaining = requested
         while True:
-            throttle_time_ms, answered = await call(remaining, self._remaining_seconds(deadline_ms))
+            answer = await self._call(
+                build(remaining),
+                timeout=self._remaining_seconds(deadline_ms),
+                error_of=_not_controller,
+            )
+            answered = read(answer)
             outcomes.update(answered)
             remaining = [
-                one
-                for one in remaining
-                if _is_over_quota(answered.get(getattr(one, "topic_id", None) or one.name))
+                topic
+                for topic in remaining
+                if _is_over_quota(answered.get(getattr(topic, "topic_id", None) or topic.name))
             ]
-            throttle_time_ms = max(throttle_time_ms, self._settings.retry_backoff_ms)
+            throttle_time_ms = max(answer.throttle_time_ms, self._settings.retry_backoff_ms)
             if (
                 not remaining
                 or not retries
@@ -335,16 +334,17 @@ class TopicsAdmin(AdminCalls):
             )
 
         def read(answer: Any) -> dict[TopicPartition, Any]:
-            return {
-                TopicPartition(topic.name, partition.partition_index): error_or_none(
-                    partition.error_code
-                )
-                or OffsetAndTimestamp(partition.offset, partition.timestamp, partition.leader_epoch)
-                for topic in answer.topics
-                for partition in topic.partitions
-            }
+            return by_partition(
+                answer.topics,
+                lambda partition: (
+                    error_of(partition)
+                    or OffsetAndTimestamp(
+                        partition.offset, partition.timestamp, partition.leader_epoch
+                    )
+                ),
+            )
 
-        return await self._by_leader(timestamps, build, read, timeout)
+        return await self._call_leaders(timestamps, build, read, timeout)
 
     async def delete_records(
         self,
@@ -358,124 +358,26 @@ class TopicsAdmin(AdminCalls):
         topic_type = DeleteRecordsRequest.DeleteRecordsTopic
 
         def build(part: Mapping[TopicPartition, int]) -> Any:
-            topics: dict[str, Any] = {}
-            for (name, partition), offset in part.items():
-                topic = topics.setdefault(name, topic_type(name=name, partitions=[]))
-                topic.partitions.append(
-                    topic_type.DeleteRecordsPartition(partition_index=partition, offset=offset)
-                )
             return DeleteRecordsRequest(
-                topics=list(topics.values()), timeout_ms=self._request_timeout_ms(timeout)
+                topics=[
+                    topic_type(
+                        name=name,
+                        partitions=[
+                            topic_type.DeleteRecordsPartition(partition_index=index, offset=offset)
+                            for index, offset in offsets.items()
+                        ],
+                    )
+                    for name, offsets in values_by_topic(part).items()
+                ],
+                timeout_ms=self._request_timeout_ms(timeout),
             )
 
         def read(answer: Any) -> dict[TopicPartition, Any]:
-            return {
-                TopicPartition(topic.name, partition.partition_index): error_or_none(
-                    partition.error_code
-                )
-                or partition.low_watermark
-                for topic in answer.topics
-                for partition in topic.partitions
-            }
+            return by_partition(
+                answer.topics, lambda partition: error_of(partition) or partition.low_watermark
+            )
 
-        return await self._by_leader(before_offsets, build, read, timeout)
-
-    async def _by_leader(
-        self,
-        requested: Mapping[TopicPartition, int],
-        build: Callable[[Mapping[TopicPartition, int]], Any],
-        read: Callable[[Any], dict[TopicPartition, Any]],
-        timeout: float | None,
-    ) -> dict[TopicPartition, Any]:
-        """Send each leader its partitions; retry those that were sent to a former leader."""
-        deadline_ms = self._deadline_ms(timeout)
-        remaining = {as_partition(partition): value for partition, value in requested.items()}
-        if not remaining:
-            return {}
-        topics = {partition.topic for partition in remaining}
-        with self._keeping_topics(topics):
-            found = await self._query_leaders(remaining, build, read, deadline_ms)
-        return {partition: found[partition] for partition in remaining}
-
-    @contextmanager
-    def _keeping_topics(self, topics: set[str]) -> Iterator[None]:
-        """Keep topics in the metadata during a call; several calls may overlap."""
-        metadata = self._client.metadata
-        self._topics_in_calls.update(topics)
-        metadata.add_topics(topics)
-        try:
-            yield
-        finally:
-            self._topics_in_calls.subtract(topics)
-            self._topics_in_calls = +self._topics_in_calls
-            metadata.set_topics(self._topics_in_calls)
-
-    async def _query_leaders(
-        self,
-        remaining: dict[TopicPartition, int],
-        build: Callable[[Mapping[TopicPartition, int]], Any],
-        read: Callable[[Any], dict[TopicPartition, Any]],
-        deadline_ms: float,
-    ) -> dict[TopicPartition, Any]:
-        result: dict[TopicPartition, Any] = {}
-        await self._refresh_until(deadline_ms)
-        attempt = 0
-        while True:
-            attempt += 1
-            failure = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
-            for leader, part in self._split(remaining, result).items():
-                try:
-                    pending = self._client.send(
-                        leader, build(part), timeout_ms=self._request_limit_ms(deadline_ms)
-                    )
-                    answer = await self._runtime.wait_for(pending)
-                except KafkaError as error:
-                    failure = error
-                    continue
-                for partition, outcome in read(answer).items():
-                    if isinstance(outcome, KafkaError) and outcome.is_retriable:
-                        failure = outcome
-                    else:
-                        result[partition] = outcome
-            remaining = {
-                partition: value
-                for partition, value in remaining.items()
-                if partition not in result
-            }
-            if not remaining:
-                break
-            try:
-                # A leader may not know a topic yet that is in the metadata, or may be stale.
-                await self._wait_before_retry(
-                    failure, attempt, deadline_ms, not_retried=CORRUPT_ONLY
-                )
-                await self._refresh_until(deadline_ms)
-            except KafkaError as error:
-                result.update(dict.fromkeys(remaining, error))
-                break
-        return result
-
-    def _split(
-        self, remaining: Mapping[TopicPartition, int], result: dict[TopicPartition, Any]
-    ) -> dict[int, dict[TopicPartition, int]]:
-        by_leader: dict[int, dict[TopicPartition, int]] = {}
-        metadata = self._client.metadata
-        for partition, value in remaining.items():
-            code = metadata.error(partition.topic)
-            count = metadata.partition_count(partition.topic)
-            leader = metadata.leader(partition)
-            if code and KafkaError(code).code != ErrorCode.LEADER_NOT_AVAILABLE:
-                result[partition] = KafkaError(code)
-            elif partition.partition < 0 or 0 < count <= partition.partition:
-                result[partition] = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            elif leader >= 0:
-                by_leader.setdefault(leader, {})[partition] = value
-        return by_leader
-
-    def _request_timeout_ms(self, timeout: float | None) -> int:
-        check_timeout(timeout)
-        limit: int = self._settings.request_timeout_ms
-        return limit if timeout is None else min(limit, int(timeout * 1000))
+        return await self._call_leaders(before_offsets, build, read, timeout)
 
 
 def _is_over_quota(outcome: Any) -> bool:
@@ -483,13 +385,13 @@ def _is_over_quota(outcome: Any) -> bool:
     return isinstance(outcome, KafkaError) and outcome.code == code
 
 
-def _topics(given: Iterable[str | Uuid]) -> list[str | Uuid]:
+def _topics(topics: Iterable[str | Uuid]) -> list[str | Uuid]:
     """Return names and ids; raises TypeError for anything else."""
-    found = list(listed("topics", given))
-    for topic in found:
+    requested = list(listed("topics", topics))
+    for topic in requested:
         if not isinstance(topic, Uuid):
             check_topic(topic)
-    return found
+    return requested
 
 
 def _creatable(topic: NewTopic | str) -> CreateTopicsRequest.CreatableTopic:
@@ -525,8 +427,9 @@ def config_text(value: Any) -> str | None:
 
 
 def _described(topic: Any, nodes: Mapping[int, Node]) -> TopicDescription | KafkaError:
-    if topic.error_code:
-        return KafkaError(topic.error_code)
+    error = error_of(topic)
+    if error is not None:
+        return error
     partitions = tuple(
         PartitionDescription(
             partition.partition_index,
@@ -536,7 +439,7 @@ def _described(topic: Any, nodes: Mapping[int, Node]) -> TopicDescription | Kafk
             tuple(partition.isr_nodes),
             tuple(partition.offline_replicas),
         )
-        for partition in sorted(topic.partitions, key=lambda one: one.partition_index)
+        for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index)
     )
     return TopicDescription(
         topic.name,
@@ -548,11 +451,7 @@ def _described(topic: Any, nodes: Mapping[int, Node]) -> TopicDescription | Kafk
 
 
 def _not_controller(answer: Any) -> int:
-    """Return NOT_CONTROLLER if every result has it: the call is retried."""
-    outcomes = getattr(answer, "topics", None) or getattr(answer, "responses", None) or ()
-    return next((o.error_code for o in outcomes if o.error_code == ErrorCode.NOT_CONTROLLER), 0)
-
-
-def _not_controller_in_results(answer: Any) -> int:
-    codes = (result.error_code for result in answer.results)
+    """Return NOT_CONTROLLER if a topic has it: the call is sent to the new controller."""
+    fields = (getattr(answer, name, None) for name in ("topics", "responses", "results"))
+    codes = (topic.error_code for topics in fields for topic in topics or ())
     return next((code for code in codes if code == ErrorCode.NOT_CONTROLLER), 0)

@@ -7,13 +7,11 @@ AbortTransactionSpec, FenceProducersResult}.
 from __future__ import annotations
 
 # ruff: noqa: ASYNC109 - as in Kafka, a call's timeout covers its retries; it is no cancellation
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.clients.admin.calls import error_or_none, response_code
-from ottla.clients.admin.replicas import ReplicasAdmin
+from ottla.clients.admin.calls import AdminCalls, by_partition, error_of
 from ottla.clients.arguments import listed
 from ottla.clients.coordinator import TRANSACTION
-from ottla.errors import KafkaError
 from ottla.protocol.apis.describe_transactions import DescribeTransactionsRequest
 from ottla.protocol.apis.init_producer_id import InitProducerIdRequest
 from ottla.protocol.apis.list_transactions import ListTransactionsRequest
@@ -22,6 +20,8 @@ from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from ottla.errors import KafkaError
 
 
 class TransactionListing(NamedTuple):
@@ -54,7 +54,7 @@ class AbortSpec(NamedTuple):
     coordinator_epoch: int
 
 
-class TransactionsAdmin(ReplicasAdmin):
+class TransactionsAdmin(AdminCalls):
     """The part of the admin for transactions."""
 
     async def list_transactions(
@@ -77,68 +77,59 @@ class TransactionsAdmin(ReplicasAdmin):
             duration_filter=duration_ms,
             transactional_id_pattern=pattern,
         )
-        found = []
-        deadline_ms = self._deadline_ms(timeout)
-        for node_id in await self._broker_ids(deadline_ms):
-            remaining = self._remaining_seconds(deadline_ms)
-            answer = await self._call(request, timeout=remaining, node_id=node_id)
-            found += [
-                TransactionListing(
-                    state.transactional_id, node_id, state.producer_id, state.transaction_state
-                )
-                for state in answer.transaction_states
-            ]
-        return found
+        answers = await self._call_brokers(request, timeout)
+        return [
+            TransactionListing(
+                state.transactional_id, node_id, state.producer_id, state.transaction_state
+            )
+            for node_id, answer in answers.items()
+            for state in answer.transaction_states
+        ]
 
     async def describe_transactions(
         self, transactional_ids: Iterable[str], *, timeout: float | None = None
     ) -> dict[str, TransactionDescription | KafkaError]:
         """Describe transactional ids; returns an outcome for each."""
-        deadline_ms = self._deadline_ms(timeout)
-        result: dict[str, TransactionDescription | KafkaError] = {}
-        for name in listed("transactional_ids", transactional_ids):
-            try:
-                result[name] = await self._describe_transaction(
-                    name, self._remaining_seconds(deadline_ms)
-                )
-            except KafkaError as error:
-                result[name] = error
-        return result
 
-    async def _describe_transaction(self, name: str, timeout: float) -> TransactionDescription:
-        answer = await self._coordinator_call(
-            name,
-            DescribeTransactionsRequest(transactional_ids=[name]),
-            error_of=lambda answer: answer.transaction_states[0].error_code,
-            timeout=timeout,
-            key_type=TRANSACTION,
-        )
-        one = answer.transaction_states[0]
-        started = one.transaction_start_time_ms
-        return TransactionDescription(
-            self._coordinators[TRANSACTION, name].node_id,
-            one.transaction_state,
-            one.producer_id,
-            one.producer_epoch,
-            one.transaction_timeout_ms,
-            started if started >= 0 else None,
-            frozenset(
-                TopicPartition(topic.topic, index)
-                for topic in one.topics
-                for index in topic.partitions
-            ),
-        )
+        async def describe(transactional_id: str, remaining: float) -> TransactionDescription:
+            answer = await self._coordinator_call(
+                transactional_id,
+                DescribeTransactionsRequest(transactional_ids=[transactional_id]),
+                error_of=lambda answer: answer.transaction_states[0].error_code,
+                timeout=remaining,
+                key_type=TRANSACTION,
+            )
+            state = answer.transaction_states[0]
+            start_ms = state.transaction_start_time_ms
+            return TransactionDescription(
+                self._coordinators[TRANSACTION, transactional_id].node_id,
+                state.transaction_state,
+                state.producer_id,
+                state.producer_epoch,
+                state.transaction_timeout_ms,
+                start_ms if start_ms >= 0 else None,
+                frozenset(
+                    TopicPartition(topic.topic, index)
+                    for topic in state.topics
+                    for index in topic.partitions
+                ),
+            )
+
+        ids = listed("transactional_ids", transactional_ids)
+        return await self._call_each(ids, describe, timeout)
 
     async def abort_transaction(self, spec: AbortSpec, *, timeout: float | None = None) -> None:
         """Write the abort marker of a hanging transaction, one that its coordinator does not know.
 
         The log's records and those of `describe_producers` give the values of a hanging one.
         """
-        requested = {spec.partition: 0}
-        outcome = await self._by_leader(
-            requested, lambda _partitions: _marker(spec), _marker_outcomes, timeout
+        outcomes = await self._call_leaders(
+            {spec.partition: 0},
+            lambda _partitions: _marker(spec),
+            lambda answer: by_partition(answer.markers[0].topics, error_of),
+            timeout,
         )
-        error = outcome[spec.partition]
+        error = outcomes[spec.partition]
         if error is not None:
             raise error
 
@@ -152,25 +143,17 @@ class TransactionsAdmin(ReplicasAdmin):
         """
         seconds = self._settings.request_timeout_ms / 1000 if timeout is None else timeout
         timeout_ms = max(1, int(seconds * 1000))
-        deadline_ms = self._deadline_ms(timeout)
-        result: dict[str, tuple[int, int] | KafkaError] = {}
-        for name in listed("transactional_ids", transactional_ids):
-            try:
-                left = self._remaining_seconds(deadline_ms)
-                result[name] = await self._fence(name, timeout_ms, left)
-            except KafkaError as error:
-                result[name] = error
-        return result
 
-    async def _fence(self, name: str, timeout_ms: int, timeout: float) -> tuple[int, int]:
-        answer = await self._coordinator_call(
-            name,
-            InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=timeout_ms),
-            error_of=response_code,
-            timeout=timeout,
-            key_type=TRANSACTION,
-        )
-        return answer.producer_id, answer.producer_epoch
+        async def fence(transactional_id: str, remaining: float) -> tuple[int, int]:
+            request = InitProducerIdRequest(
+                transactional_id=transactional_id, transaction_timeout_ms=timeout_ms
+            )
+            answer = await self._coordinator_call(
+                transactional_id, request, timeout=remaining, key_type=TRANSACTION
+            )
+            return answer.producer_id, answer.producer_epoch
+
+        return await self._call_each(listed("transactional_ids", transactional_ids), fence, timeout)
 
 
 def _marker(spec: AbortSpec) -> WriteTxnMarkersRequest:
@@ -186,12 +169,3 @@ def _marker(spec: AbortSpec) -> WriteTxnMarkersRequest:
         coordinator_epoch=spec.coordinator_epoch,
     )
     return WriteTxnMarkersRequest(markers=[marker])
-
-
-def _marker_outcomes(answer: Any) -> dict[TopicPartition, KafkaError | None]:
-    return {
-        TopicPartition(topic.name, partition.partition_index): error_or_none(partition.error_code)
-        for marker in answer.markers
-        for topic in marker.topics
-        for partition in topic.partitions
-    }
