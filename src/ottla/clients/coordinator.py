@@ -159,9 +159,11 @@ class CoordinatorCall:
     last failure.
 
     Parameters:
+        request: the request, or a function that sends one made anew, within a timeout in ms.
         error_of: returns the error code of a response, 0 for success.
         deadline_ms: the monotonic time of the last attempt; None for none.
         is_retried: whether an error may pass.
+        timeout_text: the message of TimeoutError.
 
     A runtime runs it by `Client.start`:
 
@@ -172,19 +174,21 @@ class CoordinatorCall:
     def __init__(
         self,
         coordinator: CoordinatorLookup,
-        request: Request,
+        request: Request | Callable[[int], Pending[Any]],
         error_of: Callable[[Any], int],
         *,
         deadline_ms: float | None = None,
         is_retried: Callable[[KafkaError], bool] = lambda error: error.is_retriable,
         purpose: str = "",
         max_version: int | None = None,
+        timeout_text: str = "",
     ) -> None:
         self.result: Pending[Any] = Pending()
         self.coordinator = coordinator
         self._request, self._error_of = request, error_of
         self._deadline_ms, self._is_retried = deadline_ms, is_retried
         self._purpose, self._max_version = purpose, max_version
+        self._timeout_text = timeout_text
         self._is_in_flight = False
         self._failures = 0
         self._last: KafkaError | None = None
@@ -199,25 +203,29 @@ class CoordinatorCall:
         error = client.pending_error()
         if error is None and not coordinator.known:
             coordinator.poll(now_ms)
-            error = coordinator.fatal
+            error, coordinator.fatal = coordinator.fatal, None
         if error is not None:
             self.result.fail(error)
         elif self._deadline_ms is not None and now_ms >= self._deadline_ms:
-            text = "the call timed out (default.api.timeout.ms)"
-            if not coordinator.known:
+            text = self._timeout_text or "the call timed out (default.api.timeout.ms)"
+            if not coordinator.known and not self._timeout_text:
                 text = f"{coordinator.subject} was not found in time"
             self.result.fail(client.timeout_error(text, self._last))
         elif coordinator.known and self._retry_at_ms <= now_ms:
             self._is_in_flight = True
-            timeout_ms: int = self.coordinator.client.settings.request_timeout_ms
+            timeout_ms: int = client.settings.request_timeout_ms
             if self._deadline_ms is not None:
                 timeout_ms = max(min(timeout_ms, int(self._deadline_ms - now_ms)), 1)
-            self.coordinator.send(
-                self._request,
-                purpose=self._purpose,
-                timeout_ms=timeout_ms,
-                max_version=self._max_version,
-            ).on_done(self._answered)
+            if callable(self._request):
+                sent = self._request(timeout_ms)
+            else:
+                sent = coordinator.send(
+                    self._request,
+                    purpose=self._purpose,
+                    timeout_ms=timeout_ms,
+                    max_version=self._max_version,
+                )
+            sent.on_done(self._answered)
 
     def next_deadline_ms(self) -> int | None:
         """Return when the next attempt or the deadline is due."""

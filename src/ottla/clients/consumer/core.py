@@ -380,7 +380,9 @@ class ConsumerCore:
         ahead = {} if self._iteration is None else self._iteration.ahead()
         return ahead.get(state, state.position)
 
-    def send_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Pending[Any]:
+    def send_commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: int | None = None
+    ) -> Pending[Any]:
         """Send one commit with the current membership; see CoordinatorLookup.send for errors.
 
         With a subscription, but outside a stable generation, it fails with UNKNOWN_MEMBER_ID or
@@ -398,7 +400,7 @@ class ConsumerCore:
         request, limit = offset_commit_request(
             coordinator.key, offsets, identity, self.client.metadata
         )
-        pending = coordinator.send(request, max_version=limit)
+        pending = coordinator.send(request, timeout_ms=timeout_ms, max_version=limit)
         pending.on_done(lambda done: self._commit_answered(done, offsets, identity))
         return pending
 

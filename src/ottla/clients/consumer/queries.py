@@ -6,9 +6,10 @@ Kafka: the blocking calls of org.apache.kafka.clients.consumer.KafkaConsumer.
 from __future__ import annotations
 
 # ruff: noqa: ASYNC109 - as in Kafka, a call's timeout covers its retries; it is no cancellation
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla.clients.arguments import as_partition, check_timeout, check_topic
+from ottla.clients.coordinator import CoordinatorCall
 from ottla.clients.offsets import (
     OffsetAndMetadata,
     OffsetQuery,
@@ -22,13 +23,13 @@ from ottla.config.definition import MAX_INT
 from ottla.errors import KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from ottla.clients.consumer.core import ConsumerCore
-    from ottla.clients.coordinator import CoordinatorLookup
     from ottla.clients.metadata import PartitionMetadata
     from ottla.clients.offsets import OffsetAndTimestamp
-    from ottla.types import TopicPartition
+    from ottla.purgatory.pending import Pending
+    from ottla.types import TopicPartition, Uuid
 
 
 def _limit_ms(core: ConsumerCore, timeout: float | None) -> float:
@@ -39,43 +40,39 @@ def _limit_ms(core: ConsumerCore, timeout: float | None) -> float:
 
 
 class Deadline:
-    """The deadline of a call, and the backoff between its retries."""
+    """The deadline of a call that waits for the client's state to change."""
 
-    def __init__(self, core: ConsumerCore, what: str, timeout: float | None) -> None:
+    def __init__(self, core: ConsumerCore, purpose: str, timeout: float | None) -> None:
         core.require_open()
         self._limit_ms = _limit_ms(core, timeout)
-        self._what = what
+        self._purpose = purpose
         self._core = core
         self._end_ms = core.now_ms() + self._limit_ms
         self._last: KafkaError | None = None
         self._failures = 0
         self._woken_ms = -MAX_INT
 
-    async def wait_before_retry(
-        self, error: KafkaError | None = None, *, backoff: bool = True
-    ) -> None:
+    async def wait_progress(self, error: KafkaError | None = None) -> None:
         """Wait for progress or the backoff; raise a fatal error, or after the deadline."""
+        core = self._core
         self._last = error or self._last
         if error is not None and not is_retried(error):
             raise error
-        pending_error = self._core.client.pending_error()
+        pending_error = core.client.pending_error()
         if pending_error is not None:
             raise pending_error
-        remaining_ms = self._end_ms - self._core.now_ms()
+        remaining_ms = self._end_ms - core.now_ms()
         if remaining_ms <= 0:
-            text = f"Timeout of {int(self._limit_ms)}ms expired before {self._what}"
-            raise self._core.client.timeout_error(text, self._last)
+            text = f"Timeout of {int(self._limit_ms)}ms expired before {self._purpose}"
+            raise core.client.timeout_error(text, self._last)
         self._failures += error is not None
-        backoff_ms = self._core.client.backoff.after(max(self._failures, 1))
+        backoff_ms = core.client.backoff.after(max(self._failures, 1))
         wait_ms = min(max(backoff_ms, 1), remaining_ms)
-        now_ms = self._core.now_ms()
+        now_ms = core.now_ms()
         if now_ms - self._woken_ms >= wait_ms:  # every wake ends all waits, this one too
             self._woken_ms = now_ms
-            self._core.runtime.wake()
-        if error is not None and backoff:
-            await self._core.runtime.sleep(wait_ms)
-        else:
-            await self._core.runtime.wait_progress(wait_ms)
+            core.runtime.wake()
+        await core.runtime.wait_progress(wait_ms)
 
 
 class Queries:
@@ -85,16 +82,26 @@ class Queries:
         self._core = core
         self._client = core.client
 
-    async def _find_coordinator(self, deadline: Deadline) -> CoordinatorLookup:
-        self._core.runtime.attach()
-        coordinator = self._core.require_coordinator()
-        while not coordinator.known:
-            if coordinator.fatal is not None:
-                error, coordinator.fatal = coordinator.fatal, None
-                raise error
-            coordinator.poll(self._core.now_ms())
-            await deadline.wait_before_retry()
-        return coordinator
+    async def _call_coordinator(
+        self,
+        send: Callable[[int], Pending[Any]],
+        error_of: Callable[[Any], int],
+        purpose: str,
+        timeout: float | None,
+    ) -> Any:
+        """Send to the coordinator, and again, with the membership of then, until it succeeds."""
+        core = self._core
+        core.runtime.attach()
+        limit_ms = _limit_ms(core, timeout)
+        call = CoordinatorCall(
+            core.require_coordinator(),
+            send,
+            error_of,
+            deadline_ms=core.now_ms() + limit_ms,
+            is_retried=is_retried,
+            timeout_text=f"Timeout of {int(limit_ms)}ms expired before {purpose}",
+        )
+        return await core.runtime.run(call)
 
     async def commit(
         self,
@@ -102,47 +109,51 @@ class Queries:
         timeout: float | None,
     ) -> None:
         """Commit with retries."""
-        deadline = Deadline(self._core, "successfully committing offsets", timeout)
-        self._core.require_coordinator()
-        requested = self._core.consumed() if offsets is None else as_offsets(offsets)
+        core = self._core
+        core.require_open()
+        check_timeout(timeout)
+        core.require_coordinator()
+        requested = core.consumed() if offsets is None else as_offsets(offsets)
         if not requested:
             return
-        while True:
-            await self._find_coordinator(deadline)
-            error: KafkaError | None
-            try:
-                answer = await self._core.runtime.wait_for(self._core.send_commit(requested))
-                error = first_commit_error(answer)
-            except KafkaError as failure:
-                error = failure
-            if error is None:
-                return
-            await deadline.wait_before_retry(error)
+
+        def error_of(answer: Any) -> int:
+            error = first_commit_error(answer)
+            return 0 if error is None else error.code
+
+        await self._call_coordinator(
+            lambda timeout_ms: core.send_commit(requested, timeout_ms),
+            error_of,
+            "successfully committing offsets",
+            timeout,
+        )
 
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout: float | None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Fetch committed offsets from the coordinator, with retries."""
         requested = [as_partition(partition) for partition in partitions]
-        deadline = Deadline(self._core, "the last committed offsets could be determined", timeout)
-        while True:
-            coordinator = await self._find_coordinator(deadline)
-            request, limit = offset_fetch_request(coordinator.key, requested, self._client.metadata)
-            names = dict(self._client.metadata.topic_names)
-            try:
-                answer = await self._core.runtime.wait_for(
-                    coordinator.send(request, max_version=limit)
-                )
-                found = read_offset_fetch(answer, names)
-                for one in found.values():
-                    if isinstance(one, KafkaError):
-                        raise one
-            except KafkaError as error:
-                coordinator.note_error(error.code)
-                await deadline.wait_before_retry(error)
-            else:
-                good = {p: o for p, o in found.items() if not isinstance(o, KafkaError)}
-                return {partition: good.get(partition) for partition in requested}
+        self._core.require_open()
+        coordinator = self._core.require_coordinator()
+        names: dict[Uuid, str] = {}
+
+        def send(timeout_ms: int) -> Pending[Any]:
+            metadata = self._client.metadata  # a topic may have a new id by the next attempt
+            names.update(metadata.topic_names)
+            request, limit = offset_fetch_request(coordinator.key, requested, metadata)
+            return coordinator.send(request, timeout_ms=timeout_ms, max_version=limit)
+
+        def error_of(answer: Any) -> int:
+            group = answer.groups[0]
+            rows = (partition for topic in group.topics for partition in topic.partitions)
+            return group.error_code or next((row.error_code for row in rows if row.error_code), 0)
+
+        answer = await self._call_coordinator(
+            send, error_of, "the last committed offsets could be determined", timeout
+        )
+        offsets = read_offset_fetch(answer, names)
+        good = {key: value for key, value in offsets.items() if not isinstance(value, KafkaError)}
+        return {partition: good.get(partition) for partition in requested}
 
     async def position(self, partition: TopicPartition, timeout: float | None) -> int:
         """Wait until the position is known."""
@@ -158,7 +169,7 @@ class Queries:
             error = self._core.positions.errors.pop()
             if error is not None:
                 raise error
-            await deadline.wait_before_retry()
+            await deadline.wait_progress()
 
     async def offsets(
         self, timestamps: Mapping[TopicPartition, int], timeout: float | None
@@ -191,5 +202,5 @@ class Queries:
         with self._core.keeping_topics((topic,)):
             while not metadata.partition_count(topic):
                 code = metadata.error(topic)
-                await deadline.wait_before_retry(KafkaError(code) if code else None, backoff=False)
+                await deadline.wait_progress(KafkaError(code) if code else None)
             return list(metadata.topics[topic].partitions)
