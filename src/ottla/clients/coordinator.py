@@ -159,7 +159,7 @@ class CoordinatorCall:
     last failure.
 
     Parameters:
-        request: the request, or a function that sends one made anew, within a timeout in ms.
+        request: the request, or a function that makes and sends it, given its timeout in ms.
         error_of: returns the error code of a response, 0 for success.
         deadline_ms: the monotonic time of the last attempt; None for none.
         is_retried: whether an error may pass.

@@ -150,6 +150,27 @@ class Serdes:
         return Serde(f"protobuf {kind.__name__}", codec.write, codec.read, text, for_columns)
 
     @staticmethod
+    def json_schema(
+        schema: Any,
+        *,
+        schema_id: int | None = None,
+        former_ids: Collection[int] = (),
+        validate: Callable[[Any], object] | None = None,
+    ) -> Serde:
+        """Return the serde of JSON by a JSON Schema, as a document or its text; values are dicts.
+
+        With a schema id records have the head of Confluent's wire format; the ids of former schemas
+        are read, too. `validate` is called with each document and raises for one that does not fit,
+        such as `jsonschema.Draft202012Validator(schema).validate`; without it all are taken.
+        """
+        from ottla.formats.json_schema import JsonSchemaCodec, json_schema_type
+
+        codec = JsonSchemaCodec(schema, schema_id, former_ids, validate)
+        text = json_schema_type(codec.document)
+        for_columns = None if text is None else Serdes.json(schema=text)
+        return Serde(f"json schema {codec.name}", codec.write, codec.read, text, for_columns)
+
+    @staticmethod
     def time_windowed(key: Serde, size_ms: int) -> Serde:
         """Return the serde of keys in windows of one size: the key, the start."""
         return _windowed("time-windowed", key, lambda start: start + size_ms)
