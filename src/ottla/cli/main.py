@@ -235,6 +235,7 @@ COMMANDS: dict[str, Command] = {
         "verifiable_producer",
         "Produce; print events as JSON.",
     ),
+    "verify": Command("ottla.cli.commands.verify", "verify", "Check all files of a stopped node."),
     "verifiable-share-consumer": Command(
         "ottla.cli.share.verifiable_share_consumer",
         "verifiable_share_consumer",

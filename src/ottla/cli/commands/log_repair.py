@@ -6,7 +6,7 @@ Kafka: none; kafka-dump-log.sh shows one file at a time, and a start truncates d
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
@@ -23,10 +23,18 @@ from ottla.server.system.files import RealDirectory
 from ottla.storage.directories.log_dir import LogDirectory
 from ottla.storage.directories.partition_dir_names import is_log, partition_of
 from ottla.storage.indexes.transaction_index import TransactionIndex
-from ottla.storage.layout import METADATA_LOG, QUORUM_STATE, RECOVERY_POINT_CHECKPOINT
-from ottla.storage.log.abort_check import check_aborts
-from ottla.storage.log.inspection import inspect_log
+from ottla.storage.layout import (
+    CLEAN_MARKER,
+    METADATA_LOG,
+    QUORUM_STATE,
+    RECOVERY_POINT_CHECKPOINT,
+)
+from ottla.storage.log.config import LogConfig
+from ottla.storage.log.inspection import base_offsets, inspect_log
 from ottla.storage.log.repair import lower_checkpoints, truncate_log
+from ottla.storage.segments.segment import Segment
+from ottla.storage.segments.segment_recovery import rebuild_indexes
+from ottla.verification.partition import examine_log, first_recovered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,10 +48,13 @@ Examples:
   ottla log-repair --log-dir ottla-data
   ottla log-repair --log-dir ottla-data --partition orders-0
   ottla log-repair --log-dir ottla-data --partition orders-0 --truncate
+  ottla log-repair --log-dir ottla-data --rebuild-indexes
   ottla log-repair --log-dir ottla-data --rebuild-transaction-indexes
 \b
 Stop the node, and copy the log directory before anything is truncated.
 """
+_ABORTS: Final = "aborts"
+_ALL_INDEXES: Final = "all"
 
 
 @click.command("log-repair", epilog=EXAMPLES)
@@ -56,6 +67,12 @@ Stop the node, and copy the log directory before anything is truncated.
 @json_option
 @click.option("--partition", metavar="TOPIC-N", help="Only this partition.")
 @click.option("--truncate", is_flag=True, help="Remove all records from the first damage on.")
+@click.option(
+    "--rebuild-indexes",
+    "rebuilds_indexes",
+    is_flag=True,
+    help="Rebuild the indexes of all kinds that contradict the records.",
+)
 @click.option(
     "--rebuild-transaction-indexes",
     is_flag=True,
@@ -71,6 +88,7 @@ def log_repair(
     partition: str | None,
     *,
     truncate: bool,
+    rebuilds_indexes: bool,
     rebuild_transaction_indexes: bool,
     new_quorum_state: bool,
 ) -> None:
@@ -81,7 +99,10 @@ def log_repair(
     Indexes of aborted transactions are compared with the records. Exits with 1 while damage or a
     wrong index is found.
     """
-    if wants_json() and (truncate or rebuild_transaction_indexes or new_quorum_state):
+    rebuild = _ABORTS if rebuild_transaction_indexes else ""
+    if rebuilds_indexes:
+        rebuild = _ALL_INDEXES
+    if wants_json() and (truncate or rebuild or new_quorum_state):
         raise click.UsageError("--json is only supported without options that change files")
     if truncate and partition is None:
         raise click.UsageError("--truncate needs --partition.")
@@ -92,7 +113,6 @@ def log_repair(
             if new_quorum_state:
                 _write_quorum_state(found)
             else:
-                rebuild = rebuild_transaction_indexes
                 sys.exit(_repair(found, partition, truncate=truncate, rebuild=rebuild))
         finally:
             found.release()
@@ -107,6 +127,8 @@ class _Log(NamedTuple):
     inspection: LogInspection
     recovery_point: int
     wrong_indexes: list[WrongIndex]
+    wrong_positions: list[str]
+    """Offset and time indexes that contradict the records; a node notices some of them."""
 
     @property
     def is_damaged(self) -> bool:
@@ -128,13 +150,14 @@ class _Log(NamedTuple):
             "end_offset": found.end_offset,
             "recovery_point": self.recovery_point,
             "wrong_transaction_indexes": [index.path for index in self.wrong_indexes],
+            "wrong_indexes": self.wrong_positions,
         }
 
     def lines(self) -> Iterator[str]:
         """Yield the description, the first line with the result."""
         found, damage = self.inspection, self.inspection.damage
-        for index in self.wrong_indexes:
-            yield f"{self.name}: WRONG INDEX: {index.path} contradicts the records"
+        for path in (*(index.path for index in self.wrong_indexes), *self.wrong_positions):
+            yield f"{self.name}: WRONG INDEX: {path} contradicts the records"
         if damage is None and not self.is_damaged:
             yield f"{self.name}: no damage, offsets {found.start_offset} to {found.end_offset}"
             return
@@ -155,38 +178,46 @@ class _Log(NamedTuple):
         yield f"  --truncate keeps offsets {found.start_offset} to {found.end_offset}"
 
 
-def _repair(log_dir: LogDirectory, partition: str | None, *, truncate: bool, rebuild: bool) -> int:
+def _repair(log_dir: LogDirectory, partition: str | None, *, truncate: bool, rebuild: str) -> int:
     logs = [_inspect(log_dir, name) for name in _names(log_dir, partition)]
     for log in logs:
-        is_wrong = log.is_damaged or bool(log.wrong_indexes)
+        is_wrong = log.is_damaged or bool(log.wrong_indexes) or bool(log.wrong_positions)
         is_shown = partition is not None or log.inspection.damage is not None or is_wrong
         if is_shown and not wants_json():
             click.echo("\n".join(log.lines()))
     damaged = [log for log in logs if log.is_damaged]
     wrong_indexes = [index for log in logs for index in log.wrong_indexes]
+    wrong_positions = [path for log in logs for path in log.wrong_positions]
     problem = _metadata_problem(log_dir) if METADATA_LOG in [log.name for log in logs] else ""
     if truncate:
         for log in logs:
             _truncate(log_dir, log)
         return 0
     if rebuild:
-        for index in wrong_indexes:
-            TransactionIndex(log_dir.directory, index.path).replace(index.entries)
-            click.echo(f"{index.path}: rebuilt, {len(index.entries)} aborted transactions")
+        _rebuild(log_dir, wrong_indexes, wrong_positions if rebuild == _ALL_INDEXES else [])
         return 0
-    is_right = not (damaged or problem or wrong_indexes)
+    is_right = not (damaged or problem or wrong_indexes or wrong_positions)
     if wants_json():
         print_json({"logs": [log.document() for log in logs], "problem": problem or None})
         return 0 if is_right else 1
     if problem:
         click.echo(problem)
-    if wrong_indexes:
-        click.echo(
-            f"{len(wrong_indexes)} transaction indexes are wrong: read_committed consumers may get "
-            "records of aborted transactions; use --rebuild-transaction-indexes"
-        )
+    _print_indexes(len(wrong_indexes), len(wrong_positions))
     click.echo(f"{len(logs)} logs checked, {len(damaged)} damaged")
     return 0 if is_right else 1
+
+
+def _print_indexes(aborts: int, positions: int) -> None:
+    if aborts:
+        click.echo(
+            f"{aborts} transaction indexes are wrong: read_committed consumers may get "
+            "records of aborted transactions; use --rebuild-transaction-indexes"
+        )
+    if positions:
+        click.echo(
+            f"{positions} offset and time indexes are wrong: reads may begin too late; "
+            "use --rebuild-indexes"
+        )
 
 
 def _names(log_dir: LogDirectory, partition: str | None) -> list[str]:
@@ -206,13 +237,33 @@ def _inspect(log_dir: LogDirectory, name: str) -> _Log:
     directory = log_dir.directory
     if name == METADATA_LOG:
         found = inspect_log(directory, name, may_have_gaps=False)
-        return _Log(name, found, read_recovery_point(directory), [])
+        return _Log(name, found, read_recovery_point(directory), [], [])
     partition = partition_of(name)
     assert partition is not None, "only names of partitions are inspected"
-    found = inspect_log(directory, name, may_have_gaps=True)
-    recovery_points = log_dir.read_offsets(RECOVERY_POINT_CHECKPOINT)
-    wrong_indexes = check_aborts(directory, name)
-    return _Log(name, found, recovery_points.get(partition, 0), wrong_indexes)
+    recovery_point = log_dir.read_offsets(RECOVERY_POINT_CHECKPOINT).get(partition, 0)
+    recovered_from = first_recovered(
+        base_offsets(directory, name), recovery_point, is_clean=directory.exists(CLEAN_MARKER)
+    )
+    log = examine_log(directory, name, recovered_from=recovered_from)
+    wrong = [finding.path for finding in log.index_findings]
+    return _Log(name, log.inspection, recovery_point, log.wrong_indexes, wrong)
+
+
+def _rebuild(log_dir: LogDirectory, aborts: list[WrongIndex], positions: list[str]) -> None:
+    """Rebuild transaction indexes, and both other indexes of the segments of `positions`."""
+    for index in aborts:
+        TransactionIndex(log_dir.directory, index.path).replace(index.entries)
+        click.echo(f"{index.path}: rebuilt, {len(index.entries)} aborted transactions")
+    for path in sorted({path.partition(".")[0] for path in positions}):
+        name, _, base_offset = path.rpartition("/")
+        segment = Segment.open(
+            log_dir.directory, name, int(base_offset), config=LogConfig(), now_ms=0
+        )
+        try:
+            rebuild_indexes(segment)
+        finally:
+            segment.close_files()
+        click.echo(f"{path}: offset and time index rebuilt")
 
 
 def _metadata_problem(log_dir: LogDirectory) -> str:

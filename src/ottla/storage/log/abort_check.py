@@ -1,6 +1,6 @@
 """Check of transaction indexes against the records of a log; no node may run.
 
-A start finds indexes that contradict themselves. This reads all batches and finds those too that
+A start finds indexes that contradict themselves. This looks at all batches and finds those too that
 leave out an abort, name records of a committed transaction, or say too high a last stable offset.
 An entry may begin before the first record that is left of its transaction: compaction, retention
 and DeleteRecords remove records.
@@ -10,17 +10,13 @@ Kafka: none.
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.errors import CorruptMessage
-from ottla.storage.batches import walk_file
 from ottla.storage.directory import join
 from ottla.storage.indexes.transaction_index import AbortedTransaction, TransactionIndex
 from ottla.storage.layout import (
-    LOG_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
-    base_offset_of,
     segment_file_name,
 )
 from ottla.storage.producers.state import PartitionProducers
@@ -28,7 +24,7 @@ from ottla.storage.producers.update import replay_batch
 
 if TYPE_CHECKING:
     from ottla.storage.batches import BatchHeader
-    from ottla.storage.directory import Directory, File
+    from ottla.storage.directory import Directory
     from ottla.storage.producers.append import CompletedTransaction
 
 _NEVER_MS = 1 << 62
@@ -41,61 +37,69 @@ class WrongIndex(NamedTuple):
     entries: list[AbortedTransaction]
 
 
-class _Replay:
-    """The transactions of a log, batch by batch."""
+class AbortCheck:
+    """Replays the transactions of an inspected log, and compares each segment's index with them."""
 
     def __init__(self, directory: Directory, subdirectory: str) -> None:
+        self._directory = directory
+        self._subdirectory = subdirectory
         self._state = PartitionProducers(
             directory, subdirectory, partition=subdirectory, producer_id_expiration_ms=_NEVER_MS
         )
         self._markers: dict[int, int] = {}
         """By producer: the end of its last transaction."""
-        self.preceding: dict[CompletedTransaction, int] = {}
+        self._preceding: dict[CompletedTransaction, int] = {}
         """For each completed transaction of a segment the end of its producer's one before."""
+        self._base_offset = -1
+        self._expected: list[AbortedTransaction] = []
+        self._is_over = False
+        self._wrong: list[WrongIndex] = []
 
-    def segment(self, file: File, end: int) -> list[AbortedTransaction]:
-        """Return what the index of a segment should hold."""
-        aborted = []
-        self.preceding = {}
+    def begin_segment(self, base_offset: int, _size: int) -> None:
+        """Compare the index of the segment before this one."""
+        self._finish_segment()
+        self._base_offset = base_offset
+
+    def batch(self, header: BatchHeader, data: memoryview) -> None:
+        """Replay a batch, until one contradicts those before it."""
+        if header.producer_id < 0 or self._is_over:
+            return
         state = self._state
+        try:
+            completed_here = replay_batch(state, header, lambda _: data)
+        except CorruptMessage:
+            self._is_over = True
+            return
+        for completed in completed_here:
+            if completed.is_aborted:
+                stable = state.last_stable_offset(completed)
+                self._expected.append(AbortedTransaction(*completed[:3], stable))
+            self._preceding[completed] = self._markers.get(completed.producer_id, -1)
+            self._markers[completed.producer_id] = completed.last_offset
+            state.complete(completed)
 
-        def read(header: BatchHeader) -> bytes:
-            return file.read(header.position, header.size)
+    def wrong_indexes(self, *, is_damaged: bool) -> list[WrongIndex]:
+        """Return the indexes that contradict the records, without that of a damaged segment."""
+        self._is_over |= is_damaged
+        self._finish_segment()
+        return self._wrong
 
-        for header in walk_file(file, 0, end):
-            for completed in replay_batch(state, header, read):
-                if completed.is_aborted:
-                    stable = state.last_stable_offset(completed)
-                    aborted.append(AbortedTransaction(*completed[:3], stable))
-                self.preceding[completed] = self._markers.get(completed.producer_id, -1)
-                self._markers[completed.producer_id] = completed.last_offset
-                state.complete(completed)
-        return aborted
-
-
-def check_aborts(directory: Directory, subdirectory: str) -> list[WrongIndex]:
-    """Return the transaction indexes that contradict the records, up to the first damage."""
-    found = [base_offset_of(name, LOG_SUFFIX) for name in directory.list(subdirectory)]
-    replay, wrong = _Replay(directory, subdirectory), []
-    for base_offset in sorted(offset for offset in found if offset is not None):
-        path = join(subdirectory, segment_file_name(base_offset, LOG_SUFFIX))
-        with closing(directory.open(path)) as file:
-            try:
-                expected = replay.segment(file, file.size())
-            except CorruptMessage:
-                break  # it is shown by `inspect_log`
-        path = join(subdirectory, segment_file_name(base_offset, TRANSACTION_INDEX_SUFFIX))
-        right = _merged(TransactionIndex(directory, path), base_offset, expected, replay)
-        if right is not None:
-            wrong.append(WrongIndex(path, right))
-    return wrong
+    def _finish_segment(self) -> None:
+        if self._base_offset >= 0 and not self._is_over:
+            name = segment_file_name(self._base_offset, TRANSACTION_INDEX_SUFFIX)
+            path = join(self._subdirectory, name)
+            index = TransactionIndex(self._directory, path)
+            right = _merged(index, self._base_offset, self._expected, self._preceding)
+            if right is not None:
+                self._wrong.append(WrongIndex(path, right))
+        self._expected, self._preceding = [], {}
 
 
 def _merged(
     index: TransactionIndex,
     base_offset: int,
     expected: list[AbortedTransaction],
-    replay: _Replay,
+    completed: dict[CompletedTransaction, int],
 ) -> list[AbortedTransaction] | None:
     """Return what an index should hold, None when it is right.
 
@@ -109,7 +113,7 @@ def _merged(
     }
     preceding = {
         (transaction.producer_id, transaction.last_offset): end
-        for transaction, end in replay.preceding.items()
+        for transaction, end in completed.items()
     }
     right, is_right = [], True
     for one in expected:
@@ -124,7 +128,7 @@ def _merged(
     for key, known in stored.items():  # compaction left none of its records
         hidden = [
             one
-            for one in replay.preceding
+            for one in completed
             if one.producer_id == key[0] and known.first_offset <= one.last_offset <= key[1]
         ]
         if hidden:

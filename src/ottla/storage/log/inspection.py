@@ -1,7 +1,7 @@
 """Read-only check of a log: where its valid prefix ends and which valid batches follow the damage.
 
 Every batch is read and its checksum verified. Recovery decides with it what may be truncated, and
-`ottla log-repair` shows it.
+`ottla log-repair` shows it. Further checks (`ottla verify`) look at the same valid batches.
 
 Kafka: none; LogSegment.recover truncates at the first invalid batch.
 """
@@ -9,7 +9,7 @@ Kafka: none; LogSegment.recover truncates at the first invalid batch.
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ottla.errors import CorruptMessage
 from ottla.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
@@ -20,7 +20,7 @@ from ottla.storage.layout import LOG_SUFFIX, base_offset_of, segment_file_name
 from ottla.storage.segments.segment_recovery import is_valid_batch, read_valid_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from ottla.storage.batches import BatchHeader
     from ottla.storage.directory import Directory, File
@@ -83,20 +83,37 @@ class LogInspection(NamedTuple):
         return epoch
 
 
+class BatchVisitor(Protocol):
+    """Looks at the valid batches of an inspected log, in order, up to the first damage."""
+
+    def begin_segment(self, base_offset: int, size: int) -> None:
+        """Begin a segment, empty ones too; size is the file's, in bytes."""
+
+    def batch(self, header: BatchHeader, data: memoryview) -> None:
+        """Take one batch of the segment; data are its bytes."""
+
+
 def inspect_log(
-    directory: Directory, subdirectory: str, *, from_offset: int = 0, may_have_gaps: bool
+    directory: Directory,
+    subdirectory: str,
+    *,
+    from_offset: int = 0,
+    may_have_gaps: bool,
+    visitors: Sequence[BatchVisitor] = (),
 ) -> LogInspection:
     """Check all segments from the one that holds from_offset on; never raises CorruptMessage."""
-    bases = _base_offsets(directory, subdirectory)
+    bases = base_offsets(directory, subdirectory)
     if not bases:
         return LogInspection(0, 0, (), None)
     first = 0
     while first + 1 < len(bases) and bases[first + 1] <= from_offset:
         first += 1
-    return _Inspector(directory, subdirectory, may_have_gaps=may_have_gaps).run(bases, first)
+    inspector = _Inspector(directory, subdirectory, visitors, may_have_gaps=may_have_gaps)
+    return inspector.run(bases, first)
 
 
-def _base_offsets(directory: Directory, subdirectory: str) -> list[int]:
+def base_offsets(directory: Directory, subdirectory: str) -> list[int]:
+    """Return the base offsets of a log's segments, in order."""
     if not directory.is_directory(subdirectory):
         return []
     found = [base_offset_of(name, LOG_SUFFIX) for name in directory.list(subdirectory)]
@@ -104,9 +121,17 @@ def _base_offsets(directory: Directory, subdirectory: str) -> list[int]:
 
 
 class _Inspector:
-    def __init__(self, directory: Directory, subdirectory: str, *, may_have_gaps: bool) -> None:
+    def __init__(
+        self,
+        directory: Directory,
+        subdirectory: str,
+        visitors: Sequence[BatchVisitor],
+        *,
+        may_have_gaps: bool,
+    ) -> None:
         self._directory = directory
         self._subdirectory = subdirectory
+        self._visitors = visitors
         self._may_have_gaps = may_have_gaps
         self._epochs: list[tuple[int, int]] = []
         self._next_offset = 0
@@ -128,14 +153,16 @@ class _Inspector:
 
     def _check(self, file: File, path: str, base_offset: int) -> Damage | None:
         """Advance over one segment's valid batches; return the damage that ends them."""
-        size = file.size()
+        size, visitors = file.size(), self._visitors
+        for visitor in visitors:
+            visitor.begin_segment(base_offset, size)
         if size == 0:
             return None  # a new segment, or one of an interrupted roll
         reason = self._gap_before(base_offset)
         if reason:
             return Damage(path, 0, self._next_offset, reason)
         position = 0
-        for header, _ in read_valid_batches(file, size):
+        for header, data in read_valid_batches(file, size):
             reason = self._gap_before(header.base_offset)
             if not reason and 0 <= header.leader_epoch < self._last_epoch:
                 reason = f"leader epoch {header.leader_epoch} after {self._last_epoch}"
@@ -145,6 +172,8 @@ class _Inspector:
                 self._epochs.append((header.leader_epoch, header.base_offset))
             self._next_offset = header.last_offset + 1
             position = header.position + header.size
+            for visitor in visitors:
+                visitor.batch(header, data)
         if position == size:
             return None
         return Damage(path, position, self._next_offset, _reason(file, position, size))
