@@ -101,7 +101,15 @@ def _write_metadata(disk: SimulatedDisk) -> None:
         encode_record(MessageAndVersion(partition, 0))
         for topic_id in TOPICS.values()
         for partition in (
-            PartitionRecord(partition_id=0, topic_id=topic_id, replicas=[1], isr=[1], leader=1),
+            PartitionRecord(
+                partition_id=0,
+                topic_id=topic_id,
+                replicas=[1],
+                isr=[1],
+                removing_replicas=[],
+                adding_replicas=[],
+                leader=1,
+            ),
         )
     ]
     for offset, value in enumerate(values):
