@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla.coordinator.group.streams.group import Tasks, task_map
-from ottla.coordinator.group.streams.target import (
-    _MemberSpec,
-    _StreamsAssignorInput,
-    _SubtopologySpec,
+from ottla.coordinator.group.streams.assignor import (
+    MemberSpec,
+    StreamsAssignorInput,
+    SubtopologySpec,
     assign,
 )
+from ottla.coordinator.group.streams.group import Tasks, task_map
 from ottla.purgatory.work import finish
 
 if TYPE_CHECKING:
@@ -26,10 +26,10 @@ HERE = Path(__file__).parent
 GROUPS = 1000
 
 
-def _group(rng: random.Random) -> _StreamsAssignorInput:
+def _group(rng: random.Random) -> StreamsAssignorInput:
     """Return members of a few processes, with what is left of an earlier assignment."""
     subtopologies = {
-        str(n): _SubtopologySpec(rng.randrange(1, 7), rng.random() < 0.6)
+        str(n): SubtopologySpec(rng.randrange(1, 7), rng.random() < 0.6)
         for n in range(rng.randrange(1, 5))
     }
     names = [f"member-{rng.randrange(10**9)}" for _ in range(rng.randrange(1, 30))]
@@ -44,10 +44,10 @@ def _group(rng: random.Random) -> _StreamsAssignorInput:
         if rng.random() < 0.4:
             standby[rng.choice(few)].append(task)
     members = {
-        name: _MemberSpec(rng.choice(processes), Tasks(_map(active[name]), _map(standby[name])))
+        name: MemberSpec(rng.choice(processes), Tasks(_map(active[name]), _map(standby[name])))
         for name in names
     }
-    return _StreamsAssignorInput(members, subtopologies, rng.randrange(3))
+    return StreamsAssignorInput(members, subtopologies, rng.randrange(3))
 
 
 def _map(tasks: list[Task]) -> TaskMap:
@@ -62,7 +62,7 @@ def _text(tasks: TaskMap) -> str:
     return ",".join(words) or "-"
 
 
-def _line(given: _StreamsAssignorInput) -> str:
+def _line(given: StreamsAssignorInput) -> str:
     parts = [
         f"{key}:{one.task_count}:{int(one.is_stateful)}" for key, one in given.subtopologies.items()
     ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.coordinator.group import GroupCoordinatorConfig
 from ottla.coordinator.group.classic.join import MAX_MEMBERS_BYTES, MAX_SHARED_BYTES
-from ottla.coordinator.group.classic.rebalance import ANSWERS_IN_A_TURN
+from ottla.coordinator.group.classic.rebalance import ANSWERS_AT_ONCE
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.join_group import JoinGroupRequest
 from ottla.protocol.apis.sync_group import SyncGroupRequest
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ottla.purgatory.pending import Pending
 
-COUNT = 2 * ANSWERS_IN_A_TURN + 50
+COUNT = 2 * ANSWERS_AT_ONCE + 50
 DELAY_MS = 100
 SUBSCRIPTION = b"\0\1\0\0\0\1\0\1t\xff\xff\xff\xff\0\0\0\0"
 Protocol = JoinGroupRequest.JoinGroupRequestProtocol
@@ -69,7 +69,7 @@ def test_joins_and_syncs_are_answered_in_slices() -> None:
     """All of one generation; each member gets its own assignment."""
     made = world()
     joins = [join(made) for _ in range(COUNT)]
-    assert max(answered_each_ms(made, joins)) == ANSWERS_IN_A_TURN
+    assert max(answered_each_ms(made, joins)) == ANSWERS_AT_ONCE
     joined = [one.value for one in joins]
     assert {one.generation_id for one in joined} == {1}
     (leader,) = [one for one in joined if one.members]
@@ -77,7 +77,7 @@ def test_joins_and_syncs_are_answered_in_slices() -> None:
     names = [one.member_id for one in joined]
     syncs = [sync(made, one) for one in joined if one is not leader]
     syncs.append(sync(made, leader, names))
-    assert max(answered_each_ms(made, syncs)) == ANSWERS_IN_A_TURN
+    assert max(answered_each_ms(made, syncs)) == ANSWERS_AT_ONCE
     others = [one.member_id for one in joined if one is not leader]
     assert [one.value.assignment.decode() for one in syncs] == [*others, leader.member_id]
 
@@ -89,10 +89,10 @@ def test_a_join_that_is_not_answered_counts_for_the_next_rebalance() -> None:
     while not any(one.done for one in joins):
         made.advance(1)
     first = [one for one in joins if one.done]
-    assert len(first) == ANSWERS_IN_A_TURN
+    assert len(first) == ANSWERS_AT_ONCE
     late = join(made)
     made.advance(20)
-    assert sum(one.done for one in joins) == ANSWERS_IN_A_TURN
+    assert sum(one.done for one in joins) == ANSWERS_AT_ONCE
     again = [join(made, one.value.member_id) for one in first]
     waiting = [*again, *(one for one in joins if one not in first), late]
     answered_each_ms(made, waiting)
@@ -111,13 +111,13 @@ def test_a_sync_that_is_not_answered_fails_with_its_generation() -> None:
     sync(made, leader, [one.member_id for one in joined])
     assert sum(one.done for one in syncs.values()) < COUNT - 1
     again = [join(made, one.member_id) for one in joined]
-    assert all(one.done for one in again[:ANSWERS_IN_A_TURN])
+    assert all(one.done for one in again[:ANSWERS_AT_ONCE])
     made.advance(20)
     assert all(one.done for one in (*again, *syncs.values()))
     codes = [one.value.error_code for one in syncs.values()]
     answered = codes.count(ErrorCode.NONE)
     assert answered + codes.count(ErrorCode.REBALANCE_IN_PROGRESS) == COUNT - 1
-    assert answered >= ANSWERS_IN_A_TURN - 1
+    assert answered >= ANSWERS_AT_ONCE - 1
 
 
 def test_a_group_that_fills_the_memory_shuts_no_other_out() -> None:

@@ -32,7 +32,6 @@ from ottla.types import OffsetAndEpoch
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
     from ottla.controller.replayed_log import ReplayedLog
     from ottla.controller.result import ControllerResult, Decision, Slices
@@ -43,11 +42,6 @@ if TYPE_CHECKING:
     from ottla.raft.quorum_state import QuorumStateStore
     from ottla.raft.replicated_log import ReplicatedLog
     from ottla.raft.requests import LeaderAndEpoch
-    from ottla.types import Buffer
-
-
-_RECORDS_PER_SLICE = 250
-"""Records encoded in one turn of the event loop: about two milliseconds."""
 
 
 class _SnapshotWriter:
@@ -58,13 +52,14 @@ class _SnapshotWriter:
         replayed: ReplayedLog,
         driver: RaftDriver,
         *,
-        clock: Clock,
+        loop: Loop,
         config: BrokerConfig,
         on_failure: Callable[[Exception], None],
     ) -> None:
         self._replayed = replayed
         self._driver = driver
-        self._clock = clock
+        self._loop = loop
+        self._clock = loop.clock
         self._config = config
         self._on_failure = on_failure
         self._is_writing = False
@@ -80,7 +75,7 @@ class _SnapshotWriter:
             self.write()
 
     def write(self) -> OffsetAndEpoch:
-        """Write a snapshot of the current image, in slices; return its id."""
+        """Begin to write a snapshot of the current image; return its id."""
         image, node = self._replayed.loader.image, self._driver.node
         last = image.offset_and_epoch
         snapshot_id = OffsetAndEpoch(last.offset + 1, last.leader_epoch)
@@ -95,20 +90,16 @@ class _SnapshotWriter:
         )
         self._replayed.snapshots.written(self._clock.monotonic_ms())
         self._is_writing = True
-        self._encode_slice(snapshot_id, encoder)
+        encoded = self._loop.worker.run(encoder.encode())
+        encoded.on_done(lambda done: self._write_file(snapshot_id, encoder, done))
         return snapshot_id
 
-    def _encode_slice(self, snapshot_id: OffsetAndEpoch, encoder: SnapshotEncoder) -> None:
-        """Encode a slice; passing through a worker lets the event loop run in between."""
-        if encoder.step(_RECORDS_PER_SLICE):
-            self._driver.run_in_worker(
-                lambda: None, lambda *_: self._encode_slice(snapshot_id, encoder)
-            )
-        else:
-            self._write_file(snapshot_id, encoder.finish())
-
-    def _write_file(self, snapshot_id: OffsetAndEpoch, parts: Sequence[Buffer]) -> None:
-        write, written = self._driver.log.snapshot_writer(snapshot_id, parts)
+    def _write_file(
+        self, snapshot_id: OffsetAndEpoch, encoder: SnapshotEncoder, encoded: Pending[None]
+    ) -> None:
+        if encoded.error is not None:
+            raise encoded.error
+        write, written = self._driver.log.snapshot_writer(snapshot_id, encoder.finish())
 
         def done(_result: object, error: Exception | None) -> None:
             self._is_writing = False
@@ -207,7 +198,7 @@ class ControllerRuntime:
             detects_failures=config.own.broker_failure_detection_enable,
         )
         self.snapshots = _SnapshotWriter(
-            replayed, self.driver, clock=loop.clock, config=config, on_failure=self.failed
+            replayed, self.driver, loop=loop, config=config, on_failure=self.failed
         )
         self._catch_up = CatchUp(
             replayed,

@@ -68,7 +68,7 @@ class Shard:
         if result.on_append is not None:
             result.on_append(None)
 
-    def write_each(self, slices: Iterator[list[CoordinatorRecord]]) -> Work[None]:
+    def write_each(self, slices: Iterator[list[CoordinatorRecord] | None]) -> Work[None]:
         """Apply lists of records, one in a turn."""
         for records in slices:
             self.run(lambda records=records: Result(None, records))  # type: ignore[misc] # a lambda's default binds the loop's value

@@ -15,7 +15,6 @@ from ottla.coordinator.transaction.decisions import EndRequest, ProducerKey
 from ottla.coordinator.transaction.markers import (
     PARTITIONS_IN_A_REQUEST,
     RETRY_MS,
-    STALE_IN_A_TURN,
     Markers,
 )
 from ottla.coordinator.transaction.state import Transaction, TransactionState
@@ -26,7 +25,7 @@ from ottla.protocol.apis.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
 )
 from ottla.protocol.apis.list_transactions import ListTransactionsRequest
-from ottla.purgatory.work import TURN_S
+from ottla.purgatory.work import MAX_STEPS, TURN_S
 from ottla.server.broker.transaction_partitions import TransactionPartitions
 from ottla.types import TopicPartition
 from tests.coordinator.transaction.world import World
@@ -240,7 +239,7 @@ def test_forgetting_a_shard_takes_the_same_time_with_many_ids() -> None:
 def test_markers_that_are_forgotten_are_skipped_in_slices() -> None:
     """They are still in the queue of their broker, which gets the marker behind them."""
     world = World().elect()
-    markers = markers_of(world, 2 * STALE_IN_A_TURN + 2)
+    markers = markers_of(world, 20 * MAX_STEPS + 2)
     markers.cancel(0)
     current = Transaction(
         "u", 1, 0, 60_000, TransactionState.PREPARE_COMMIT, frozenset({TopicPartition("a", 0)})

@@ -21,7 +21,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.purgatory.work import finish
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
     from ottla.clock import Clock
     from ottla.coordinator.group.context import GroupCoordinatorConfig, GroupDependencies
@@ -43,6 +43,22 @@ class MemberTimer(Enum):
     REBALANCE = "give up partitions or tasks"
     JOIN = "rejoin, by the classic protocol"
     SYNC = "sync, by the classic protocol"
+
+
+class TargetDelay(StrEnum):
+    """Why a target that is due is not computed yet: the text for members of streams groups."""
+
+    INITIAL = "Assignment delayed due to the configured initial rebalance delay."
+    COMPUTATION = "Assignment delayed because that of a large group takes time."
+    INTERVAL = "Assignment delayed due to the configured assignment interval."
+
+
+class Target(NamedTuple):
+    """The assignment epoch of a group and the target of one of its members."""
+
+    epoch: int
+    assignment: Any
+    delay: TargetDelay | None = None
 
 
 class RecordType(NamedTuple):
@@ -372,33 +388,33 @@ class GroupKind(ABC, Generic[G, M, T, S]):
 
     def update_target(
         self, group: G, group_epoch: int, member: Any, output: list[CoordinatorRecord]
-    ) -> tuple[int, Any]:
-        """Return the assignment epoch and the target of a member, computed again where it is due.
+    ) -> Target:
+        """Return the target of a member, computed again where it is due; add its records to output.
 
-        That of a large group is computed in slices: until then its members have the last one.
+        That of a large group is begun in slices, unless it is the group's first: until it is
+        written its members have the last one.
         """
-        if not self._must_compute(group, group_epoch):
-            return group.assignment_epoch, self.last_target(group, member)
-        target = finish(self.compute_target(group, self.members_with(group, member)))
-        output += self.target_records(group, target, group_epoch)
-        return group_epoch, target.get(member.member_id, {})
-
-    def _must_compute(self, group: G, group_epoch: int) -> bool:
-        """Whether the target assignment is due, and to be computed at once.
-
-        That of a large group is begun in slices, unless it is the group's first.
-        """
+        epoch, last = group.assignment_epoch, self.last_target(group, member)
+        if group_epoch <= epoch:
+            return Target(epoch, last)
         timestamp_ms = group.assignment_timestamp_ms
         interval_ms = self.settings(group.group_id).assignment_interval_ms
-        if group_epoch <= group.assignment_epoch or not slices.is_due(
-            timestamp_ms, interval_ms, self.clock.now_ms()
-        ):
-            return False
-        if not timestamp_ms or not slices.is_large(group):
-            return True
-        key = f"{self.name.lower()}-target", group.group_id
-        self.timers.write_all(key, self._target_slices(group.group_id))
-        return False
+        if not slices.is_due(timestamp_ms, interval_ms, self.clock.now_ms()):
+            return Target(epoch, last, TargetDelay.INTERVAL)
+        if timestamp_ms and slices.is_large(group):
+            self.begin_target(group.group_id)
+            return Target(epoch, last, TargetDelay.COMPUTATION)
+        target = finish(self.compute_target(group, self.members_with(group, member)))
+        output += self.target_records(group, target, group_epoch)
+        return Target(group_epoch, target.get(member.member_id, {}))
+
+    def target_key(self, group_id: str) -> Hashable:
+        """Return the key of the target that is computed in slices."""
+        return f"{self.name.lower()}-target", group_id
+
+    def begin_target(self, group_id: str) -> None:
+        """Compute the target of a group in slices, unless that has begun."""
+        self.timers.write_all(self.target_key(group_id), self._target_slices(group_id))
 
     def _target_slices(self, group_id: str) -> Slices[None]:
         group = self.find(group_id)

@@ -10,7 +10,7 @@ from collections import deque
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from ottla.coordinator.runtime.loader import Loader
 from ottla.coordinator.runtime.shard import (
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.coordinator")
 _LED_ELSEWHERE = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_LEADER_OR_FOLLOWER})
 _MAX_RECORD_OVERHEAD_BYTES = 21  # besides key and value: lengths, deltas, attributes
+_END: Final[list[Any]] = []
+"""The end of an iteration over lists, none of which is this one."""
 
 S = TypeVar("S", bound=Shard)
 T = TypeVar("T")
@@ -312,7 +314,7 @@ class ActivePartition(Generic[S]):
 
         self.write(lambda _shard: operation()).on_done(finished)
 
-    def _begin_writes(self, slices: Iterator[list[CoordinatorRecord]]) -> Pending[None]:
+    def _begin_writes(self, slices: Iterator[list[CoordinatorRecord] | None]) -> Pending[None]:
         def report(done: Pending[None]) -> None:
             if done.error is not None and not isinstance(done.error, KafkaError):
                 self._environment.on_fault(done.error)
@@ -321,15 +323,18 @@ class ActivePartition(Generic[S]):
         written.on_done(report)
         return written
 
-    def _write_each(self, slices: Iterator[list[CoordinatorRecord]]) -> Work[None]:
+    def _write_each(self, slices: Iterator[list[CoordinatorRecord] | None]) -> Work[None]:
         """Write lists of records, each once the one before it is committed.
 
         A list is appended in the step that computes it: no operation comes between.
         """
         while self.state == ShardState.ACTIVE:
-            records = next(slices, None)
-            if records is None:
+            records = next(slices, _END)
+            if records is _END:
                 return
+            if records is None:
+                yield
+                continue
             written: Pending[None] = Pending.of(None)
             if records:
                 result = Result(None, records, atomic=False)

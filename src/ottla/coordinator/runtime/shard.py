@@ -218,7 +218,7 @@ class ShardTimers:
         self,
         loop: Loop,
         run: Callable[[Operation, Callable[[Exception], None]], None],
-        begin_writes: Callable[[Iterator[list[CoordinatorRecord]]], Pending[None]],
+        begin_writes: Callable[[Iterator[list[CoordinatorRecord] | None]], Pending[None]],
     ) -> None:
         self._timer = loop.timer
         self._clock = loop.clock
@@ -234,11 +234,11 @@ class ShardTimers:
     def __contains__(self, key: object) -> bool:
         return key in self._tasks or key in self._writing
 
-    def write_all(self, key: Hashable, slices: Iterator[list[CoordinatorRecord]]) -> None:
+    def write_all(self, key: Hashable, slices: Iterator[list[CoordinatorRecord] | None]) -> None:
         """Write lists of records one after the other, unless some of this key are under way.
 
         A list is computed in the turn in which it is appended, which is its alone: it is as much
-        work as a hundred records. The first error ends all.
+        work as a hundred records. None only lets the loop go on. The first error ends all.
         """
         if key not in self._writing:
             self._writing.add(key)

@@ -69,7 +69,7 @@ class TransactionCoordinator:
         self.append_retry_count = 0
         """Ended transactions whose record the log did not take; they are tried again."""
         self._partition_count = partition_count
-        self.markers = Markers(channel, loop.timer, loop.clock, self._complete)
+        self.markers = Markers(channel, loop, self._complete)
         self.runtime: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
             RuntimeEnvironment(
                 log,

@@ -22,16 +22,15 @@ from ottla.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
-    from ottla.clock import Clock
-    from ottla.purgatory.timing_wheel import TimerTask, TimingWheel
+    from ottla.purgatory.loop import Loop
+    from ottla.purgatory.timing_wheel import TimerTask
+    from ottla.purgatory.work import Work
 
 log = logging.getLogger("ottla.transactions")
 RETRY_MS: Final = 100
 NO_LEADER: Final = -1
 PARTITIONS_IN_A_REQUEST: Final = 64
 """Each is an append for the leader, and most often another for the coordinator: some 100 µs."""
-STALE_IN_A_TURN: Final = 1000
-"""Queue entries of cancelled transactions that a turn skips; each takes a microsecond."""
 _Marker = WriteTxnMarkersRequest.WritableTxnMarker
 _DONE: Final = frozenset({ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT})
 _FENCED: Final = frozenset(
@@ -103,14 +102,14 @@ class Markers:
     def __init__(
         self,
         channel: MarkerChannel,
-        timer: TimingWheel,
-        clock: Clock,
+        loop: Loop,
         on_written: Callable[[Sending], None],
     ) -> None:
         """on_written(sending) completes a transaction all of whose markers are written."""
         self._channel = channel
-        self._timer = timer
-        self._clock = clock
+        self._timer = loop.timer
+        self._clock = loop.clock
+        self._worker = loop.worker
         self._on_written = on_written
         self._sendings: dict[int, dict[str, Sending]] = {}
         """By shard, then by transactional id."""
@@ -119,8 +118,6 @@ class Markers:
         self._in_flight: dict[int, dict[Sending, list[TopicPartition]]] = {}
         """By broker: what it has not answered yet."""
         self._retries: dict[TimerTask, tuple[Sending, list[TopicPartition]]] = {}
-        self._next: dict[int, TimerTask] = {}
-        """By broker: when its queue is sent from."""
         self.unknown_destination_count = 0
         """Partitions without a leader, which are tried again."""
 
@@ -152,10 +149,10 @@ class Markers:
         if unknown:
             self.unknown_destination_count += len(unknown)
             self._retry(sending, unknown, were_unknown=True)
-        for broker_id, found in brokers.items():
+        for broker_id, led in brokers.items():
             queue = self._queues.setdefault(broker_id, deque())
-            for start in range(0, len(found), PARTITIONS_IN_A_REQUEST):
-                queue.append((sending, found[start : start + PARTITIONS_IN_A_REQUEST]))
+            for start in range(0, len(led), PARTITIONS_IN_A_REQUEST):
+                queue.append((sending, led[start : start + PARTITIONS_IN_A_REQUEST]))
         for broker_id in sorted(brokers):
             self._send(broker_id)
 
@@ -216,10 +213,17 @@ class Markers:
             self._maybe_written(sending)
 
     def _send_soon(self, broker_id: int) -> None:
-        """Send what is left in another turn."""
+        """Send the rest of a broker's queue in another turn."""
         if self._queues[broker_id]:
-            next_ms = self._clock.monotonic_ms() + 1
-            self._next[broker_id] = self._timer.add(next_ms, lambda _now_ms: self._send(broker_id))
+            self._worker.begin(self._send_current(broker_id), (self, broker_id))
+
+    def _send_current(self, broker_id: int) -> Work[None]:
+        """Drop entries of cancelled transactions, then send."""
+        queue = self._queues[broker_id]
+        while queue and not self._is_current(queue[0][0]):
+            queue.popleft()
+            yield
+        self._send(broker_id)
 
     def _answered_later(
         self,
@@ -235,18 +239,18 @@ class Markers:
     def _take_from(
         self, queue: deque[tuple[Sending, list[TopicPartition]]], broker_id: int
     ) -> dict[Sending, list[TopicPartition]]:
-        """Return what goes with the next request; partitions may have another leader by now."""
+        """Return the partitions of the next request, whose leader may be another one by now.
+
+        It ends before an entry of a cancelled transaction: there may be many of them.
+        """
         taken: dict[Sending, list[TopicPartition]] = {}
-        left, stale = PARTITIONS_IN_A_REQUEST, 0
-        while queue and left > 0 and stale < STALE_IN_A_TURN:
+        space = PARTITIONS_IN_A_REQUEST
+        while queue and space > 0:
             sending, partitions = queue[0]
-            if taken and len(partitions) > left:
+            if not self._is_current(sending) or (taken and len(partitions) > space):
                 break
             queue.popleft()
-            if not self._is_current(sending):
-                stale += 1
-                continue
-            left -= len(partitions)
+            space -= len(partitions)
             moved = [
                 partition
                 for partition in partitions
@@ -316,9 +320,7 @@ class Markers:
             if task.is_waiting:
                 yield retried
         for broker_id, queue in self._queues.items():
-            task_of_next = self._next.get(broker_id)
-            is_due = task_of_next is not None and task_of_next.is_waiting
-            if broker_id in self._in_flight or is_due:
+            if broker_id in self._in_flight or (self, broker_id) in self._worker:
                 yield from queue
         for taken in self._in_flight.values():
             yield from taken.items()

@@ -14,7 +14,7 @@ are answered. Members that do not sync within the rebalance timeout are removed.
 from __future__ import annotations
 
 import logging
-from collections import deque
+from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from ottla.coordinator.group.classic import group as records
@@ -25,7 +25,7 @@ from ottla.coordinator.runtime.shard import Result, empty_result
 from ottla.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from ottla.coordinator.group.classic.group import ClassicMember
     from ottla.coordinator.group.classic.groups import ClassicGroups
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.groups")
 P = TypeVar("P")
-ANSWERS_IN_A_TURN: Final = 100
-"""Joins or syncs that are answered in a turn: each response is encoded and sent in it."""
+ANSWERS_AT_ONCE: Final = 100
+"""Joins or syncs that are answered at once: each response is encoded and sent in the same turn."""
 _WITH_GENERATION: Final = (ClassicState.COMPLETING_REBALANCE, ClassicState.STABLE)
 
 
@@ -165,29 +165,25 @@ def _answer_joins(groups: ClassicGroups, group: ClassicGroup) -> None:
     waiting = [(member, member.awaiting_join) for member in group.members.values()]
     for member_id in group.members:
         group.pending_sync[member_id] = None
-    _answer_in_slices(groups, ("answer-joins", group.group_id, generation_id), waiting, answer)
+    _answer_each(groups, waiting, answer)
 
 
-def _answer_in_slices(
+def _answer_each(
     groups: ClassicGroups,
-    key: Hashable,
     waiting: Iterable[tuple[ClassicMember, P]],
     answer: Callable[[ClassicMember, P], None],
 ) -> None:
-    """Answer the members of a large group in several turns of the loop: others are served between.
+    """Answer the members of a group, those of a large one between other work of the loop."""
+    remaining = iter(waiting)
+    for member, pending in islice(remaining, ANSWERS_AT_ONCE):
+        answer(member, pending)
 
-    The first slice is answered at once. key is that of the timer of the others.
-    """
-    left = deque(waiting)
+    def answer_rest() -> Iterator[None]:
+        for member, pending in remaining:
+            answer(member, pending)
+            yield
 
-    def answer_some() -> Result[None]:
-        for _ in range(min(ANSWERS_IN_A_TURN, len(left))):
-            answer(*left.popleft())
-        if left:
-            groups.timers.schedule(key, 1, answer_some)
-        return empty_result()
-
-    answer_some()
+    groups.timers.write_all(answer, answer_rest())
 
 
 def _schedule_sync_deadline(groups: ClassicGroups, group: ClassicGroup) -> None:
@@ -219,10 +215,12 @@ def note_sync(groups: ClassicGroups, group: ClassicGroup, member_id: str) -> Non
         groups.timers.cancel(sync_key(group.group_id))
 
 
-def set_assignments(groups: ClassicGroups, group: ClassicGroup, given: dict[str, bytes]) -> None:
+def set_assignments(
+    groups: ClassicGroups, group: ClassicGroup, assignments: dict[str, bytes]
+) -> None:
     """Set each member's assignment and complete the pending syncs."""
     for member in group.members.values():
-        member.assignment = given.get(member.member_id, b"")
+        member.assignment = assignments.get(member.member_id, b"")
     _answer_syncs(groups, group, ErrorCode.NONE)
 
 
@@ -250,8 +248,7 @@ def _answer_syncs(groups: ClassicGroups, group: ClassicGroup, error: ErrorCode) 
         reschedule(groups, group, member)
 
     waiting = [(member, member.awaiting_sync) for member in group.members.values()]
-    key = ("answer-syncs", group.group_id, generation_id, error)
-    _answer_in_slices(groups, key, waiting, answer)
+    _answer_each(groups, waiting, answer)
 
 
 def _generation(group: ClassicGroup) -> tuple[str, int]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         TopicPartitions,
     )
     from ottla.coordinator.group.consumer.kind import ConsumerGroups
+    from ottla.coordinator.group.group_kind import Target
     from ottla.coordinator.runtime import CoordinatorRecord
     from ottla.types import Uuid
 
@@ -186,13 +187,19 @@ class GroupChange:
     def reconcile(
         self,
         member: ConsumerMember,
-        target: tuple[int, TopicPartitions],
+        target: Target,
         *,
         has_changed: bool,
     ) -> ConsumerMember:
-        """Return the member one step closer to a target: an epoch and its partitions."""
+        """Return the member one step closer to its target."""
         reconciled = Reconciliation(
-            self.groups, self.group, member, target[0], target[1], self.owned, has_changed
+            self.groups,
+            self.group,
+            member,
+            target.epoch,
+            target.assignment,
+            self.owned,
+            has_changed,
         ).next_member()
         if reconciled is not member and reconciled != member:
             self.records.append(self.groups.current_assignment(self.group.group_id, reconciled))

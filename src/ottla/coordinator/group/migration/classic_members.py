@@ -19,7 +19,7 @@ from ottla.coordinator.group.consumer.group import (
 )
 from ottla.coordinator.group.consumer.heartbeat import check_size, static_member
 from ottla.coordinator.group.consumer.reconcile import GroupChange
-from ottla.coordinator.group.group_kind import MemberTimer
+from ottla.coordinator.group.group_kind import MemberTimer, Target
 from ottla.coordinator.group.migration import conversion
 from ottla.coordinator.runtime import Result
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
@@ -137,10 +137,9 @@ def _downgrade(
     epoch = change.group_epoch(member, updated, has_changed=has_changed)
     is_stale = group.assignment_epoch < epoch
     if not is_stale:
-        target = group.target_of(updated.member_id, updated.instance_id)
-        updated = change.reconcile(
-            updated, (group.assignment_epoch, target), has_changed=has_changed
-        )
+        assignment = group.target_of(updated.member_id, updated.instance_id)
+        target = Target(group.assignment_epoch, assignment)
+        updated = change.reconcile(updated, target, has_changed=has_changed)
     staying = [one for one in group.members.values() if one.instance_id != updated.instance_id]
     downgraded = conversion.convert(
         groups,

@@ -23,14 +23,12 @@ from ottla.protocol.apis.share_group_heartbeat import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ottla.coordinator.group.context import RequestContext
+    from ottla.coordinator.group.group_kind import Target
     from ottla.coordinator.group.share.group import ShareGroup
     from ottla.coordinator.group.share.initialization import Initialization
     from ottla.coordinator.group.share.kind import ShareGroups
     from ottla.coordinator.runtime import CoordinatorRecord
-    from ottla.types import Uuid
 
 
 def check_request(request: ShareGroupHeartbeatRequest) -> None:
@@ -99,8 +97,8 @@ def heartbeat(
             updated.subscribed_topics, () if is_new else member.subscribed_topics
         )
     group_epoch, has_changed = _group_epoch(groups, group, topics, output, has_changed=has_changed)
-    target_epoch, target = groups.update_target(group, group_epoch, updated, output)
-    reconciled = _reconciled(groups, updated, target_epoch, target, has_changed=has_changed)
+    target = groups.update_target(group, group_epoch, updated, output)
+    reconciled = _reconciled(groups, updated, target, has_changed=has_changed)
     if reconciled != updated:
         output.append(groups.current_assignment(group_id, reconciled))
     groups.follow(group_id, member)
@@ -152,27 +150,26 @@ def _group_epoch(
 def _reconciled(
     groups: ShareGroups,
     member: ShareMember,
-    target_epoch: int,
-    target: Mapping[Uuid, tuple[int, ...]],
+    target: Target,
     *,
     has_changed: bool,
 ) -> ShareMember:
     """Return the member at the target; partitions move at once, no member has to give them up."""
-    if target_epoch != member.member_epoch:
+    if target.epoch != member.member_epoch:
         return replace(
             member,
             previous_member_epoch=member.member_epoch,
-            member_epoch=target_epoch,
-            assigned=dict(target),
+            member_epoch=target.epoch,
+            assigned=dict(target.assignment),
         )
     if not has_changed:
         return member
-    kept = {
+    subscribed = {
         topic_id: indexes
         for topic_id, indexes in member.assigned.items()
         if groups.topics.topic_name(topic_id) in member.subscribed_topics
     }
-    return member if kept == member.assigned else replace(member, assigned=kept)
+    return member if subscribed == member.assigned else replace(member, assigned=subscribed)
 
 
 def _response(

@@ -31,11 +31,6 @@ from ottla.coordinator.group.streams.group import (
     task_map,
     without_epochs,
 )
-from ottla.coordinator.group.streams.target import (
-    STANDBY_REPLICAS,
-    Assignment,
-    delay_first_assignment,
-)
 from ottla.coordinator.group.streams.validation import check_epoch, check_size, check_tasks
 from ottla.coordinator.runtime import CoordinatorRecord, Result
 from ottla.errors import ErrorCode, KafkaError
@@ -101,8 +96,8 @@ def heartbeat(
     topology_now = _update_topology(call, updated)
     configured = _update_group(call, topology_now)
     if group.is_empty:
-        delay_first_assignment(groups, group_id)
-    reconciled = _assign(call, updated, configured)
+        groups.delay_first_target(group_id)
+    reconciled = _assign(call, updated)
     if request.shutdown_application and group.shutdown_member_id is None:
         group.shutdown_member_id = request.member_id
     response = _response(call, member, reconciled, configured)
@@ -188,7 +183,7 @@ def _update_group(call: _Call, topology_now: StreamsTopology) -> ConfiguredTopol
         request = call.request
         for tasks in (request.active_tasks, request.standby_tasks, request.warmup_tasks):
             check_tasks(configured.subtopologies or {}, tasks)
-    configs = {STANDBY_REPLICAS: str(groups.settings(group.group_id).standby_replicas)}
+    configs = groups.configs(group.group_id)
     call.has_changed |= validated_epoch != group.validated_epoch
     call.has_changed |= configs != group.assignment_configs
     epoch = group.epoch
@@ -216,21 +211,19 @@ def _configure(call: _Call, topology_now: StreamsTopology) -> tuple[int, Configu
     return new_hash, group.configured
 
 
-def _assign(call: _Call, updated: StreamsMember, configured: ConfiguredTopology) -> StreamsMember:
+def _assign(call: _Call, updated: StreamsMember) -> StreamsMember:
     groups, group = call.groups, call.group
-    group_id = group.group_id
     epoch = group.epoch + call.has_changed
-    configs = {STANDBY_REPLICAS: str(groups.settings(group_id).standby_replicas)}
-    target = Assignment(groups, group, epoch, configured, configs, updated).update(call.records)
-    if target.delay_reason is not None:
-        call.report(Status.ASSIGNMENT_DELAYED, target.delay_reason)
+    target = groups.update_target(group, epoch, updated, call.records)
+    if target.delay is not None:
+        call.report(Status.ASSIGNMENT_DELAYED, target.delay)
     reconciled = _StreamsReconciliation(
-        group, updated, target.epoch, target.tasks, call.owned
+        group, updated, target.epoch, target.assignment, call.owned
     ).next_member()
     has_moved = reconciled != updated
     if has_moved:
-        call.records.append(groups.current_assignment(group_id, reconciled))
-    groups.follow(group_id, reconciled, has_moved=has_moved)
+        call.records.append(groups.current_assignment(group.group_id, reconciled))
+    groups.follow(group.group_id, reconciled, has_moved=has_moved)
     return reconciled
 
 

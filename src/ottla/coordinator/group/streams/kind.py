@@ -1,17 +1,33 @@
-"""Streams groups (KIP-1071): their records and their replay.
+"""Streams groups (KIP-1071): their records, their replay and their target.
 
 Kafka: the streams part of org.apache.kafka.coordinator.group.GroupMetadataManager,
 org.apache.kafka.coordinator.group.streams.StreamsCoordinatorRecordHelpers;
-GroupMetadataManager.streamsGroupDescribe, StreamsGroup.asDescribedGroup.
+GroupMetadataManager.streamsGroupDescribe, StreamsGroup.asDescribedGroup;
+org.apache.kafka.coordinator.group.streams.TargetAssignmentBuilder,
+GroupMetadataManager.{maybeUpdateStreamsTargetAssignment, computeDelayedTargetAssignment}.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.coordinator.group.context import StreamsGroupConfig
-from ottla.coordinator.group.group_kind import GroupEnvironment, GroupKind, RecordType, with_epochs
+from ottla.coordinator.group.group_kind import (
+    GroupEnvironment,
+    GroupKind,
+    RecordType,
+    Target,
+    TargetDelay,
+    with_epochs,
+)
 from ottla.coordinator.group.member_group import Description
+from ottla.coordinator.group.slices import SLICE, is_large
+from ottla.coordinator.group.streams.assignor import (
+    MemberSpec,
+    StreamsAssignorInput,
+    SubtopologySpec,
+    assign,
+)
 from ottla.coordinator.group.streams.group import (
     NOT_VALIDATED,
     AssignedTasks,
@@ -32,8 +48,9 @@ from ottla.protocol.apis import streams_group_describe as api
 from ottla.protocol.records import streams_group as schemas
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Hashable, Iterable, Mapping
 
+    from ottla.coordinator.group.slices import Steps
     from ottla.coordinator.group.streams.configuration import ConfiguredTopology, InternalTopic
     from ottla.coordinator.group.streams.group import EpochMap, TaskMap
     from ottla.coordinator.group.streams.topology import StreamsTopology
@@ -179,6 +196,9 @@ def _task_ids(tasks: TaskMap) -> list[api.TaskIds]:
         api.TaskIds(subtopology_id=key, partitions=list(partitions))
         for key, partitions in sorted(tasks.items())
     ]
+
+
+_STANDBY_REPLICAS: Final = "num.standby.replicas"
 
 
 class StreamsGroups(GroupKind[StreamsGroup, StreamsMember, Tasks, StreamsGroupConfig]):
@@ -363,6 +383,69 @@ class StreamsGroups(GroupKind[StreamsGroup, StreamsMember, Tasks, StreamsGroupCo
         """Return the members of a target in the order of Kafka's records."""
         return in_hash_map_order(target)
 
+    # ---------------------------------------------------------------- target
+
+    def configs(self, group_id: str) -> dict[str, str]:
+        """Return the settings of the assignment, as they are recorded."""
+        return {_STANDBY_REPLICAS: str(self.settings(group_id).standby_replicas)}
+
+    def last_target(self, group: StreamsGroup, member: StreamsMember) -> Tasks:
+        """Return the target that was computed last for a member."""
+        return group.target.get(member.member_id) or Tasks()
+
+    def update_target(
+        self,
+        group: StreamsGroup,
+        group_epoch: int,
+        member: StreamsMember,
+        output: list[CoordinatorRecord],
+    ) -> Target:
+        """Return the target of a member as for all kinds, but none before the group's first."""
+        group_id = group.group_id
+        is_computed = not group.assignment_timestamp_ms and self.target_key(group_id) in self.timers
+        if is_computed or _initial_delay_key(group_id) in self.timers:
+            return Target(group.assignment_epoch, Tasks(), TargetDelay.INITIAL)
+        return super().update_target(group, group_epoch, member, output)
+
+    def compute_target(
+        self, group: StreamsGroup, members: Mapping[str, StreamsMember]
+    ) -> Steps[dict[str, Tasks]]:
+        """Compute the targets of a group's members; none while its topics are not right."""
+        topology = group.configured
+        if topology is None or not topology.is_ready or topology.subtopologies is None:
+            return {member_id: Tasks() for member_id in members}
+        specs = {}
+        for position, (member_id, member) in enumerate(members.items()):
+            if position % SLICE == SLICE - 1:
+                yield
+            specs[member_id] = MemberSpec(member.process_id, self.last_target(group, member))
+        subtopologies = {
+            key: SubtopologySpec(subtopology.task_count, bool(subtopology.changelogs))
+            for key, subtopology in topology.subtopologies.items()
+        }
+        replicas = self.settings(group.group_id).standby_replicas
+        return (yield from assign(StreamsAssignorInput(specs, subtopologies, replicas)))
+
+    def delay_first_target(self, group_id: str) -> None:
+        """Wait for more members before the tasks of an empty group are assigned."""
+        delay_ms, key = (
+            self.settings(group_id).initial_rebalance_delay_ms,
+            _initial_delay_key(group_id),
+        )
+        if delay_ms > 0 and key not in self.timers:
+            self.timers.schedule(key, delay_ms, lambda: self._end_initial_delay(group_id))
+
+    def _end_initial_delay(self, group_id: str) -> Result[None]:
+        group, result = self.find(group_id), Result(None)
+        if group is None or group.is_empty or group.configured is None:
+            return result
+        if is_large(group) and not group.assignment_timestamp_ms:
+            self.begin_target(group_id)  # no member waits for it in this turn
+        else:
+            member = next(iter(group.members.values()))
+            self.update_target(group, group.epoch, member, result.records)
+        return result
+
     # ---------------------------------------------------------------- members' timers
 
     def remove(self, group: StreamsGroup, member: StreamsMember) -> Result[None]:
@@ -385,6 +468,10 @@ class StreamsGroups(GroupKind[StreamsGroup, StreamsMember, Tasks, StreamsGroupCo
                 group.assignment_configs,
             ),
         ]
+
+
+def _initial_delay_key(group_id: str) -> Hashable:
+    return "streams-initial-rebalance", group_id
 
 
 def _read_ids(tasks: list[Any]) -> TaskMap:

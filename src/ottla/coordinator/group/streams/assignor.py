@@ -1,61 +1,53 @@
-"""The target assignment of a streams group, and the assignor `sticky` that computes it.
+"""The assignor `sticky` of streams groups.
 
 Active tasks go first to the member that had them active, then to one that had them as standby, each
 while the member has less than its share; the rest to the least loaded processes. Standby tasks
 of a task go to other processes than the active one. Which of several equally loaded processes is
 taken depends on the order of Java's hash maps and priority queues, which is followed here.
 
-Kafka: org.apache.kafka.coordinator.group.streams.TargetAssignmentBuilder,
-GroupMetadataManager.{maybeUpdateStreamsTargetAssignment, computeDelayedTargetAssignment}
-(KIP-1071, KIP-1263); org.apache.kafka.coordinator.group.streams.assignor.{StickyTaskAssignor,
-ProcessState, GroupSpec, AssignmentMemberSpec, TopologyDescriber}; java.util.PriorityQueue, whose
-order among equal entries decides who gets a task.
+Kafka: org.apache.kafka.coordinator.group.streams.assignor.{StickyTaskAssignor, ProcessState,
+GroupSpec, AssignmentMemberSpec, TopologyDescriber} (KIP-1071); java.util.PriorityQueue, whose order
+among equal entries decides who gets a task.
 """
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from operator import attrgetter
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
+from operator import attrgetter, itemgetter
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from ottla.coordinator.group import slices
-from ottla.coordinator.group.slices import SLICE, is_due
+from ottla.coordinator.group.slices import SLICE
 from ottla.coordinator.group.streams.group import Tasks, tasks_of
 from ottla.coordinator.runtime.java_hash import in_hash_map_order
-from ottla.coordinator.runtime.shard import Result, empty_result
 from ottla.errors import ErrorCode, KafkaError
-from ottla.purgatory.work import finish
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from ottla.coordinator.group.slices import Slices, Steps
-    from ottla.coordinator.group.streams.configuration import ConfiguredTopology
-    from ottla.coordinator.group.streams.group import StreamsGroup, StreamsMember, Task, TaskMap
-    from ottla.coordinator.group.streams.kind import StreamsGroups
-    from ottla.coordinator.runtime import CoordinatorRecord
+    from ottla.coordinator.group.slices import Steps
+    from ottla.coordinator.group.streams.group import Task, TaskMap
 
 
-class _MemberSpec(NamedTuple):
+class MemberSpec(NamedTuple):
     """A member: its process, and its tasks in the last target assignment."""
 
     process_id: str
     tasks: Tasks
 
 
-class _SubtopologySpec(NamedTuple):
+class SubtopologySpec(NamedTuple):
     """A subtopology: how many tasks, and whether they have state."""
 
     task_count: int
     is_stateful: bool
 
 
-class _StreamsAssignorInput(NamedTuple):
+class StreamsAssignorInput(NamedTuple):
     """Members by id, subtopologies by id in rising order, and the standby tasks of each task."""
 
-    members: Mapping[str, _MemberSpec]
-    subtopologies: Mapping[str, _SubtopologySpec]
+    members: Mapping[str, MemberSpec]
+    subtopologies: Mapping[str, SubtopologySpec]
     standby_replicas: int
 
 
@@ -192,56 +184,56 @@ class _Quota:
             self.limit = self._share()
 
 
-def assign(given: _StreamsAssignorInput) -> Steps[dict[str, Tasks]]:
+def assign(group: StreamsAssignorInput) -> Steps[dict[str, Tasks]]:
     """Return the tasks of each member."""
-    return _Assignment(given).run()
+    return _Assignment(group).run()
 
 
 class _Assignment:
     """One run of the assignor."""
 
-    def __init__(self, given: _StreamsAssignorInput) -> None:
-        self._given = given
-        self._ordered = in_hash_map_order(given.members)
-        active = sum(subtopology.task_count for subtopology in given.subtopologies.values())
+    def __init__(self, group: StreamsAssignorInput) -> None:
+        self._group = group
+        self._ordered = in_hash_map_order(group.members)
+        active = sum(subtopology.task_count for subtopology in group.subtopologies.values())
         stateful = sum(
             subtopology.task_count
-            for subtopology in given.subtopologies.values()
+            for subtopology in group.subtopologies.values()
             if subtopology.is_stateful
         )
-        members = len(given.members)
+        members = len(group.members)
         self._active_quota = _Quota(active, members)
-        self._total_quota = _Quota(active + stateful * given.standby_replicas, members)
-        self._process_of = {name: given.members[name].process_id for name in self._ordered}
+        self._total_quota = _Quota(active + stateful * group.standby_replicas, members)
+        self._process_of = {name: group.members[name].process_id for name in self._ordered}
         self._processes: dict[str, _ProcessLoad] = {}
         self._previous_active: dict[Task, str] = {}
         self._previous_standby: dict[Task, list[str]] = {}
 
     def run(self) -> Steps[dict[str, Tasks]]:
         """Assign all tasks."""
-        if not self._given.members and any(self._task_ids(only_stateful=False)):
+        if not self._group.members and any(self._task_ids(only_stateful=False)):
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         for position, member_id in enumerate(self._ordered):
             if position % SLICE == 0:
                 yield
-            spec = self._given.members[member_id]
+            spec = self._group.members[member_id]
             self._processes.setdefault(spec.process_id, _ProcessLoad()).counts[member_id] = 0
             for task in tasks_of(spec.tasks.active):
                 self._previous_active[task] = member_id
             for task in tasks_of(spec.tasks.standby):
                 self._previous_standby.setdefault(task, []).append(member_id)
         yield from self._assign_active()
-        if self._given.standby_replicas > 0:
+        if self._group.standby_replicas > 0:
             yield from self._assign_standby()
-        found: dict[str, Tasks] = {}
-        for member_id in self._given.members:
-            found[member_id] = Tasks(
+        target: dict[str, Tasks] = {}
+        for member_id in self._group.members:
+            target[member_id] = Tasks(
                 _compact(self._load(member_id).active.get(member_id, ())),
                 _compact(self._load(member_id).standby.get(member_id, ())),
             )
-            if len(found) % SLICE == 0:
+            if len(target) % SLICE == 0:
                 yield
-        return found
+        return target
 
     def _load(self, member_id: str) -> _ProcessLoad:
         return self._processes[self._process_of[member_id]]
@@ -249,33 +241,33 @@ class _Assignment:
     def _task_ids(self, *, only_stateful: bool) -> list[Task]:
         return [
             (name, index)
-            for name, one in self._given.subtopologies.items()
-            if one.is_stateful or not only_stateful
-            for index in range(one.task_count)
+            for name, subtopology in self._group.subtopologies.items()
+            if subtopology.is_stateful or not only_stateful
+            for index in range(subtopology.task_count)
         ]
 
     def _least_loaded_first(self) -> _JavaQueue[_ProcessLoad]:
-        ordered = in_hash_map_order(self._processes, max(1, len(self._given.members)))
+        ordered = in_hash_map_order(self._processes, max(1, len(self._group.members)))
         return _JavaQueue(attrgetter("load"), [self._processes[name] for name in ordered])
 
     def _assign_active(self) -> Steps[None]:
         tasks = sorted(self._task_ids(only_stateful=False), key=_by_partition)
-        left = []
+        unassigned = []
         for position, task in enumerate(tasks):
             if position % SLICE == 0:
                 yield
             if not self._keep_active(task, self._previous_active.get(task)):
-                left.append(task)
+                unassigned.append(task)
         yield
-        left = [
+        unassigned = [
             task
-            for task in left
+            for task in unassigned
             if not self._keep_active(
                 task, self._least_loaded(self._previous_standby.get(task), None)
             )
         ]
         processes = self._least_loaded_first()
-        for position, task in enumerate(sorted(left)):
+        for position, task in enumerate(sorted(unassigned)):
             if position % SLICE == 0:
                 yield
             process = processes.poll()
@@ -316,19 +308,19 @@ class _Assignment:
         return candidate if task is None or not first.has_task(task) else None
 
     def _assign_standby(self) -> Steps[None]:
-        replicas = self._given.standby_replicas
-        left: list[tuple[Task, int]] = []
+        replicas = self._group.standby_replicas
+        unassigned: list[tuple[Task, int]] = []
         stateful = sorted(self._task_ids(only_stateful=True), key=_by_partition, reverse=True)
         for position, task in enumerate(stateful):
             if position % SLICE == 0:
                 yield
             for index in range(replicas):
                 if not self._keep_standby(task):
-                    left.append((task, replicas - index))
+                    unassigned.append((task, replicas - index))
                     break
-        left.sort(key=lambda one: one[0], reverse=True)
+        unassigned.sort(key=itemgetter(0), reverse=True)
         processes = self._least_loaded_first()
-        for position, (task, count) in enumerate(left):
+        for position, (task, count) in enumerate(unassigned):
             if position % SLICE == 0:
                 yield
             for index in range(count):
@@ -347,19 +339,16 @@ class _Assignment:
         """Assign a standby task to a member that had the task, within its share."""
         active = self._previous_active.get(task)
         if active is not None and not self._load(active).has_task(task) and self._has_room(active):
-            self._count_standby(self._load(active).add(active, task, is_active=False))
+            self._total_quota.count(self._load(active).add(active, task, is_active=False))
             return True
         standby = self._least_loaded(self._previous_standby.get(task), task)
         if standby is None or not self._has_room(standby):
             return False
-        self._count_standby(self._load(standby).add(standby, task, is_active=False))
+        self._total_quota.count(self._load(standby).add(standby, task, is_active=False))
         return True
 
     def _has_room(self, member_id: str) -> bool:
         return self._load(member_id).counts[member_id] < self._total_quota.limit
-
-    def _count_standby(self, count: int) -> None:
-        self._total_quota.count(count)
 
     def _add_standby(self, processes: _JavaQueue[_ProcessLoad], task: Task) -> bool:
         passed: list[_ProcessLoad] = []
@@ -368,7 +357,7 @@ class _Assignment:
             process = processes.poll()
             passed.append(process)
             if not process.has_task(task):
-                self._count_standby(process.add_to_least_loaded(task, is_active=False))
+                self._total_quota.count(process.add_to_least_loaded(task, is_active=False))
                 is_found = True
                 break
         for process in reversed(passed):
@@ -385,112 +374,3 @@ def _compact(tasks: Iterable[Task]) -> TaskMap:
     for key, partition in sorted(tasks):
         found.setdefault(key, []).append(partition)
     return {key: tuple(partitions) for key, partitions in found.items()}
-
-
-STANDBY_REPLICAS: Final = "num.standby.replicas"
-_INITIAL_DELAY: Final = "Assignment delayed due to the configured initial rebalance delay."
-_COMPUTED: Final = "Assignment delayed because that of a large group takes time."
-_INTERVAL: Final = "Assignment delayed due to the configured assignment interval."
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The assignment epoch and target of one member; why a new one is not computed yet."""
-
-    epoch: int
-    tasks: Tasks
-    delay_reason: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """What a target assignment is computed from; member is the changed one."""
-
-    groups: StreamsGroups
-    group: StreamsGroup
-    group_epoch: int
-    topology: ConfiguredTopology
-    configs: Mapping[str, str]
-    member: StreamsMember | None = None
-
-    def update(self, output: list[CoordinatorRecord]) -> Target:
-        """Return the target of the member; computed again, with records, where it is due."""
-        group, groups = self.group, self.groups
-        is_first = not group.assignment_timestamp_ms
-        is_computed = is_first and _key(group.group_id) in groups.timers
-        if is_computed or initial_delay_key(group.group_id) in groups.timers:
-            return Target(group.assignment_epoch, Tasks(), _INITIAL_DELAY)
-        last = Target(group.assignment_epoch, self._last_tasks())
-        if group.assignment_epoch >= self.group_epoch:
-            return last
-        interval_ms = groups.settings(group.group_id).assignment_interval_ms
-        if not is_due(group.assignment_timestamp_ms, interval_ms, groups.clock.now_ms()):
-            return Target(last.epoch, last.tasks, _INTERVAL)
-        if slices.is_large(group) and (group.assignment_timestamp_ms or self.member is None):
-            groups.timers.write_all(_key(group.group_id), self._in_slices())
-            return Target(last.epoch, last.tasks, _COMPUTED)
-        members: dict[str, StreamsMember] = dict(group.members)
-        if self.member is not None:
-            members[self.member.member_id] = self.member
-        target = finish(self._compute(members))
-        output += groups.target_records(group, target, self.group_epoch)
-        own = Tasks() if self.member is None else target[self.member.member_id]
-        return Target(self.group_epoch, own)
-
-    def _in_slices(self) -> Slices[None]:
-        group, groups = self.group, self.groups
-        is_stale = group.epoch != self.group_epoch or group.epoch <= group.assignment_epoch
-        if groups.find(group.group_id) is not group or is_stale:
-            return
-        steps = self._compute(dict(group.members))
-        yield from groups.write_target(group, steps)
-
-    def _last_tasks(self) -> Tasks:
-        found: Tasks | None = None
-        if self.member is not None:
-            found = self.group.target.get(self.member.member_id)
-        return found or Tasks()
-
-    def _compute(self, members: Mapping[str, StreamsMember]) -> Steps[dict[str, Tasks]]:
-        if not self.topology.is_ready or self.topology.subtopologies is None:
-            return {member_id: Tasks() for member_id in members}
-        specs = {}
-        for position, (member_id, one) in enumerate(members.items()):
-            if position % SLICE == SLICE - 1:
-                yield
-            tasks = self.group.target.get(member_id) or Tasks()
-            specs[member_id] = _MemberSpec(one.process_id, tasks)
-        subtopologies = {
-            key: _SubtopologySpec(one.task_count, bool(one.changelogs))
-            for key, one in self.topology.subtopologies.items()
-        }
-        replicas = int(self.configs.get(STANDBY_REPLICAS, "0"))
-        return (yield from assign(_StreamsAssignorInput(specs, subtopologies, replicas)))
-
-
-def initial_delay_key(group_id: str) -> Hashable:
-    """Return the key of the timer that delays the first assignment."""
-    return "streams-initial-rebalance", group_id
-
-
-def delay_first_assignment(groups: StreamsGroups, group_id: str) -> None:
-    """Wait for more members before the tasks of an empty group are assigned."""
-    delay_ms = groups.settings(group_id).initial_rebalance_delay_ms
-    key = initial_delay_key(group_id)
-    if delay_ms > 0 and key not in groups.timers:
-        groups.timers.schedule(key, delay_ms, lambda: _assign(groups, group_id))
-
-
-def _assign(groups: StreamsGroups, group_id: str) -> Result[None]:
-    group = groups.find(group_id)
-    if group is None or group.is_empty or group.configured is None:
-        return empty_result()
-    result = Result(None)
-    Assignment(groups, group, group.epoch, group.configured, group.assignment_configs).update(
-        result.records
-    )
-    return result
-
-
-def _key(group_id: str) -> Hashable:
-    return "streams-target", group_id
