@@ -14,7 +14,6 @@ from ottla.cli.commands.delete_records import parse_offsets
 from ottla.cli.commands.features import feature_lines, features
 from ottla.cli.commands.get_offsets import PartitionFilter, parse_rule
 from ottla.cli.commands.leader_election import parse_partitions
-from ottla.cli.commands.log_dirs import as_json
 from ottla.cli.commands.metadata_quorum import (
     metadata_quorum,
     replication_rows,
@@ -23,7 +22,7 @@ from ottla.cli.commands.metadata_quorum import (
 from ottla.cli.commands.storage import storage
 from ottla.cli.main import COMMANDS, main
 from ottla.cli.options.releases import parse_level, parse_release, release_levels
-from ottla.cli.output.failures import ToolError
+from ottla.cli.output.failures import ToolError, java_class
 from ottla.cli.output.tables import table
 from ottla.clients.admin.cluster import (
     ClusterDescription,
@@ -35,6 +34,7 @@ from ottla.clients.admin.cluster import (
 from ottla.clients.admin.quorum import QuorumInfo, ReplicaState, VoterEndpoint
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import Node, TopicPartition, Uuid
+from ottla.views.log_dirs import log_dirs_document
 from tests.cli.running import run
 
 if TYPE_CHECKING:
@@ -190,12 +190,13 @@ def test_log_directories() -> None:
     replicas = {TopicPartition("a", 0): ReplicaInfo(5, 0, False)}
     error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
     found = {1: [LogDirDescription("/d", error, replicas, -1, -1, False)]}
-    assert as_json(found, []) == (
+    document = log_dirs_document(found, [], java_class)
+    assert json.dumps(document, separators=(",", ":")) == (
         '{"brokers":[{"broker":1,"logDirs":[{"partitions":[{"partition":"a-0","size":5,'
         '"offsetLag":0,"isFuture":false}],"error":'
         '"org.apache.kafka.common.errors.KafkaStorageException","logDir":"/d"}]}],"version":1}'
     )
-    chosen = json.loads(as_json(found, ["b"]))
+    chosen: Any = log_dirs_document(found, ["b"], java_class)
     assert chosen["brokers"][0]["logDirs"][0]["partitions"] == []
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -20,12 +19,21 @@ from ottla.clients.admin.configs import (
     AlterOperation,
     ConfigChange,
     ConfigResource,
-    ConfigSource,
-    ResourceType,
 )
-from ottla.clients.admin.quotas import ANY_NAME, QuotaChange
+from ottla.clients.admin.quotas import QuotaChange
 from ottla.config.definition import double_text
 from ottla.errors import ErrorCode, KafkaError
+from ottla.views.configs import (
+    ALL_BROKERS,
+    QUOTA_ENTITIES,
+    RESOURCE_TYPES,
+    config_entries,
+    configs_document,
+    credentials,
+    quotas,
+    resource_names,
+    source_name,
+)
 
 if TYPE_CHECKING:
     from ottla.clients.admin.configs import ConfigEntry
@@ -40,32 +48,12 @@ USER_AND_CLIENT_KEYS = (
 ADDRESS_KEYS = ("connection_creation_rate",)
 # As Double.parseDouble, without NaN and infinity, which are no limits.
 _DOUBLE = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?")
-_ENTITY_TYPES = {"users": "user", "clients": "client-id", "ips": "ip"}
 _SHOWN = (("user", "user-principal"), ("client-id", "client-id"), ("ip", "ip"))
 MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 SCRAM_KEYS = tuple(MECHANISMS)
 MIN_ITERATIONS = 4096
 SALT_BYTES = 32
 _PASSWORD = re.compile(r"(?:iterations=(-?[0-9]*),)?password=(.*)")
-RESOURCE_TYPES = {
-    "topics": ResourceType.TOPIC,
-    "brokers": ResourceType.BROKER,
-    "broker-loggers": ResourceType.BROKER_LOGGER,
-    "client-metrics": ResourceType.CLIENT_METRICS,
-    "groups": ResourceType.GROUP,
-}
-_OWN_SOURCES = {
-    "topics": ConfigSource.DYNAMIC_TOPIC_CONFIG,
-    "brokers": ConfigSource.DYNAMIC_BROKER_CONFIG,
-    "client-metrics": ConfigSource.CLIENT_METRICS_CONFIG,
-    "groups": ConfigSource.GROUP_CONFIG,
-}
-# Java's names of two sources differ from those of the protocol.
-_SOURCE_NAMES = {
-    ConfigSource.CLIENT_METRICS_CONFIG: "DYNAMIC_CLIENT_METRICS_CONFIG",
-    ConfigSource.GROUP_CONFIG: "DYNAMIC_GROUP_CONFIG",
-}
-_ALL_BROKERS = ""
 
 
 # ---------------------------------------------------------------- quotas
@@ -73,41 +61,27 @@ _ALL_BROKERS = ""
 
 def describe_quotas(admin: Admin, types: list[str], names: list[str]) -> None:
     """Print the quotas of entities of exactly these types, and users' credentials."""
-    found = _quotas(admin, types, names)
+    limits_by_entity = quotas(admin, types, names)
     if wants_json():
-        credentials = types == ["users"] and "" not in names
-        print_json(
-            {
-                "quotas": [
-                    {"entity": dict(entity), "limits": limits} for entity, limits in found.items()
-                ],
-                "scram_credentials": _credentials_of(admin, names) if credentials else {},
-            }
-        )
+        entities = [
+            {"entity": dict(entity), "limits": limits}
+            for entity, limits in limits_by_entity.items()
+        ]
+        shown = credentials(admin, types, names)
+        print_json({"quotas": entities, "scram_credentials": shown})
         return
-    for entity, limits in found.items():
+    for entity, limits in limits_by_entity.items():
         parts = dict(entity)
-        shown = ", ".join(
+        text = ", ".join(
             f"the default {word}" if parts[kind] is None else f"{word} '{parts[kind]}'"
             for kind, word in _SHOWN
             if kind in parts
         )
         values = ", ".join(f"{key}={double_text(value)}" for key, value in limits.items())
-        click.echo(f"Quota configs for {shown} are {values}")
-    if types == ["users"] and "" not in names:
-        for user, mechanisms in _credentials_of(admin, names).items():
-            values = ", ".join(f"{name}=iterations={count}" for name, count in mechanisms.items())
-            click.echo(f"SCRAM credential configs for user-principal '{user}' are {values}")
-
-
-def _quotas(admin: Admin, types: list[str], names: list[str]) -> dict[Any, dict[str, float]]:
-    requested = {
-        _ENTITY_TYPES[kind]: ANY_NAME if name is None else (name or None)
-        for kind, name in zip_longest(types, names)
-        if kind is not None
-    }
-    found: dict[Any, dict[str, float]] = admin.describe_client_quotas(requested, strict=True)
-    return found
+        click.echo(f"Quota configs for {text} are {values}")
+    for user, mechanisms in credentials(admin, types, names).items():
+        values = ", ".join(f"{name}=iterations={count}" for name, count in mechanisms.items())
+        click.echo(f"SCRAM credential configs for user-principal '{user}' are {values}")
 
 
 def alter_quotas(
@@ -118,8 +92,8 @@ def alter_quotas(
     if any(key in SCRAM_KEYS for key in (*added, *deleted)):
         _alter_credentials(admin, names[0], added, deleted)
         return
-    entity = {_ENTITY_TYPES[kind]: name or None for kind, name in zip(types, names, strict=False)}
-    known = _quotas(admin, types, names).get(frozenset(entity.items()), {})
+    entity = {QUOTA_ENTITIES[kind]: name or None for kind, name in zip(types, names, strict=False)}
+    known = quotas(admin, types, names).get(frozenset(entity.items()), {})
     missing = [key for key in deleted if key not in known]
     if missing:
         raise ToolError(f"Invalid config(s): {','.join(missing)}")
@@ -187,26 +161,6 @@ class Credential(NamedTuple):
     password: str
 
 
-def _credentials_of(admin: Admin, names: list[str]) -> dict[str, dict[str, int]]:
-    """Return the iterations of users by mechanism; without names, of all users."""
-    try:
-        found = admin.describe_user_scram_credentials(names or None)
-    except KafkaError as error:
-        if error.code is ErrorCode.UNSUPPORTED_VERSION:
-            return {}  # the broker stores no credentials
-        raise
-    known: dict[str, dict[str, int]] = {}
-    for user, credentials in found.items():
-        if isinstance(credentials, KafkaError):
-            if credentials.code is ErrorCode.RESOURCE_NOT_FOUND:
-                continue
-            raise credentials
-        known[user] = {
-            str(credential.mechanism): credential.iterations for credential in credentials
-        }
-    return known
-
-
 def _alter_credentials(admin: Admin, user: str, added: dict[str, str], deleted: list[str]) -> None:
     """Set and remove credentials of a user; raises KafkaError, ToolError with Kafka's text."""
     from ottla.clients.admin.security import salted_password
@@ -262,91 +216,35 @@ def parse_credential(mechanism: str, text: str) -> Credential:
 def describe_resources(admin: Admin, kind: str, name: str | None, *, describe_all: bool) -> None:
     """Print the settings of one resource, or of all of a kind (name None); '' is the default."""
     if name is None:
-        names = _known(admin, kind) + ([_ALL_BROKERS] if kind == "brokers" else [])
-    elif name == _ALL_BROKERS or describe_all or name in _known(admin, kind):
+        names = resource_names(admin, kind) + ([ALL_BROKERS] if kind == "brokers" else [])
+    elif name == ALL_BROKERS or describe_all or name in resource_names(admin, kind):
         names = [name]
     else:
         click.echo(f"The {kind[:-1]} '{name}' doesn't exist and doesn't have dynamic config.")
         return
-    if wants_json():
-        print_json(
-            [
-                _document(kind, name, _entries(admin, kind, name, describe_all=describe_all))
-                for name in names
-            ]
-        )
-        return
-    for one in names:
-        if one == _ALL_BROKERS:
+    documents = []
+    for resource in names:
+        if not wants_json() and resource == ALL_BROKERS:
             click.echo(f"Default configs for {kind} in the cluster are:")
+        elif not wants_json():
+            extent = "All" if describe_all else "Dynamic"
+            click.echo(f"{extent} configs for {kind[:-1]} {resource} are:")
+        entries = config_entries(admin, kind, resource, describe_all=describe_all)
+        if wants_json():
+            documents.append(configs_document(kind, resource, entries))
         else:
-            click.echo(f"{'All' if describe_all else 'Dynamic'} configs for {kind[:-1]} {one} are:")
-        for entry in _entries(admin, kind, one, describe_all=describe_all):
-            click.echo(_line(entry))
-
-
-def _document(kind: str, name: str, entries: list[ConfigEntry]) -> dict[str, object]:
-    shown = [
-        {
-            "name": entry.name,
-            "value": entry.value,
-            "source": _source_name(entry.source),
-            "sensitive": entry.is_sensitive,
-            "read_only": entry.is_read_only,
-        }
-        for entry in entries
-    ]
-    return {"entity_type": kind, "entity_name": name or None, "configs": shown}
-
-
-def _known(admin: Admin, kind: str) -> list[str]:
-    """List the existing names of a kind."""
-    if kind == "topics":
-        return [topic.name for topic in admin.list_topics()]
-    if kind in ("brokers", "broker-loggers"):
-        return [str(node.node_id) for node in admin.describe_cluster().brokers]
-    if kind == "groups":
-        groups = [group.group_id for group in admin.list_groups()]
-        return list(dict.fromkeys([*groups, *_listed(admin, ResourceType.GROUP)]))
-    return _listed(admin, RESOURCE_TYPES[kind])
-
-
-def _listed(admin: Admin, kind: ResourceType) -> list[str]:
-    try:
-        return [resource.name for resource in admin.list_config_resources([kind])]
-    except KafkaError as error:
-        # Brokers before 4.1 can list client metrics only; groups are known from list_groups.
-        if error.code is ErrorCode.UNSUPPORTED_VERSION and kind is ResourceType.GROUP:
-            return []
-        raise
-
-
-def _entries(admin: Admin, kind: str, name: str, *, describe_all: bool) -> list[ConfigEntry]:
-    resource = ConfigResource(RESOURCE_TYPES[kind], name)
-    found = admin.describe_configs([resource], include_synonyms=True)[resource]
-    if isinstance(found, KafkaError):
-        raise found
-    source = _OWN_SOURCES.get(kind)
-    if kind == "brokers" and name == _ALL_BROKERS:
-        source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
-    if describe_all:
-        source = None
-    chosen = [entry for entry in found.values() if source is None or entry.source == source]
-    return sorted(chosen, key=lambda entry: entry.name)
+            click.echo("".join(f"{_line(entry)}\n" for entry in entries), nl=False)
+    if wants_json():
+        print_json(documents)
 
 
 def _line(entry: ConfigEntry) -> str:
     synonyms = ", ".join(
-        f"{_source_name(synonym.source)}:{synonym.name}={_text(synonym.value)}"
+        f"{source_name(synonym.source)}:{synonym.name}={_text(synonym.value)}"
         for synonym in entry.synonyms
     )
     sensitive = str(entry.is_sensitive).lower()
     return f"  {entry.name}={_text(entry.value)} sensitive={sensitive} synonyms={{{synonyms}}}"
-
-
-def _source_name(source: int) -> str:
-    known = ConfigSource(source)
-    return _SOURCE_NAMES.get(known, known.name)
 
 
 def _text(value: str | None) -> str:
@@ -358,7 +256,7 @@ def alter_resource(
 ) -> None:
     """Set and remove settings of one resource; raises KafkaError, ToolError (unknown loggers)."""
     if kind == "broker-loggers":
-        known = {entry.name for entry in _entries(admin, kind, name, describe_all=True)}
+        known = {entry.name for entry in config_entries(admin, kind, name, describe_all=True)}
         unknown = [key for key in (*deleted, *added) if key not in known]
         if unknown:
             raise ToolError(f"Invalid broker logger(s): {','.join(unknown)}")

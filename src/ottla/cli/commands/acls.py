@@ -5,7 +5,7 @@ Kafka: bin/kafka-acls.sh, org.apache.kafka.tools.AclCommand.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -33,6 +33,7 @@ from ottla.security.acl import (
     ResourceType,
 )
 from ottla.security.principal import parse_principal
+from ottla.views.acls import Resource, acl_document, acls_by_resource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -61,20 +62,6 @@ _RESOURCES = {
 _PRODUCER = (Operation.WRITE, Operation.DESCRIBE, Operation.CREATE)
 _PRODUCER_ID = (Operation.WRITE, Operation.DESCRIBE)
 _CONSUMER = (Operation.READ, Operation.DESCRIBE)
-
-
-class Resource(NamedTuple):
-    """A resource pattern."""
-
-    type: ResourceType
-    name: str | None
-    pattern: PatternType
-
-    def __str__(self) -> str:
-        return (
-            f"ResourcePattern(resourceType={self.type.name}, name={self.name}, "
-            f"patternType={self.pattern.name})"
-        )
 
 
 def _many(*names: str) -> Callable[[Command], Command]:
@@ -153,7 +140,7 @@ def _checked_action(options: dict[str, Any]) -> str:
 
 def _pattern(options: dict[str, Any]) -> PatternType:
     name = options["resource_pattern_type"].upper()
-    if name not in {one.name for one in PatternType if one}:
+    if name not in {pattern.name for pattern in PatternType if pattern}:
         fail(f"Invalid resource-pattern-type: {options['resource_pattern_type']}")
     return PatternType[name]
 
@@ -161,47 +148,45 @@ def _pattern(options: dict[str, Any]) -> PatternType:
 def _resources(options: dict[str, Any]) -> list[Resource]:
     """Return the resources of the flags."""
     pattern = _pattern(options)
-    found = [
+    resources = [
         Resource(kind, name.strip(), pattern)
         for option, kind in _RESOURCES.items()
         for name in options[option]
     ]
     if options["cluster"] or options["idempotent"]:
-        found.append(Resource(ResourceType.CLUSTER, CLUSTER_NAME, PatternType.LITERAL))
-    return found
+        resources.append(Resource(ResourceType.CLUSTER, CLUSTER_NAME, PatternType.LITERAL))
+    return resources
 
 
 def _needed_resources(options: dict[str, Any]) -> list[Resource]:
     """Return the resources of the flags; ends the tool without any, with Kafka's text."""
-    found = _resources(options)
-    if not found:
+    resources = _resources(options)
+    if not resources:
         fail(
             "You must specify at least one resource: --topic <topic> or --cluster or "
             "--group <group> or --delegation-token <Delegation Token ID>"
         )
-    return found
+    return resources
 
 
 def _operations(options: dict[str, Any]) -> list[Operation]:
-    known = {one.name.replace("_", ""): one for one in Operation if one}
-    found = []
+    known = {kind.name.replace("_", ""): kind for kind in Operation if kind}
+    operations = []
     for text in options["operation"] or ("All",):
-        one = known.get(text.replace("_", "").upper())
-        if one is None:
+        operation = known.get(text.replace("_", "").upper())
+        if operation is None:
             fail(f"ResourceType has no operation {text}")
-        found.append(one)
-    return found
+        operations.append(operation)
+    return operations
 
 
 def _requested_acls(options: dict[str, Any]) -> dict[Resource, list[Acl]]:
     """Return the entries that the flags describe, by resource."""
-    resources = _needed_resources(options)
-    requested: dict[Resource, list[Acl]] = {}
-    for resource in resources:
-        found = list(_entries(resource, options, _operations_on(resource, options)))
-        if found:
-            requested[resource] = found
-    return requested
+    requested = {
+        resource: list(_entries(resource, options, _operations_on(resource, options)))
+        for resource in _needed_resources(options)
+    }
+    return {resource: entries for resource, entries in requested.items() if entries}
 
 
 def _operations_on(resource: Resource, options: dict[str, Any]) -> list[Operation]:
@@ -212,24 +197,24 @@ def _operations_on(resource: Resource, options: dict[str, Any]) -> list[Operatio
         wrong = [operation for operation in operations if operation not in possible]
         if wrong:
             names = ",".join(
-                "".join(part.capitalize() for part in one.name.split("_"))
-                for one in sorted(possible)
+                "".join(part.capitalize() for part in operation.name.split("_"))
+                for operation in sorted(possible)
             )
             fail(f"ResourceType {resource.type.name} only supports operations {names}")
         return operations
-    found: list[Operation] = []
+    needed: list[Operation] = []
     if options["producer"]:
-        found += {
+        needed += {
             ResourceType.TOPIC: _PRODUCER,
             ResourceType.TRANSACTIONAL_ID: _PRODUCER_ID,
             ResourceType.CLUSTER: (Operation.IDEMPOTENT_WRITE,) if options["idempotent"] else (),
         }.get(resource.type, ())
     if options["consumer"]:
-        found += {
+        needed += {
             ResourceType.TOPIC: _CONSUMER,
             ResourceType.GROUP: (Operation.READ,),
         }.get(resource.type, ())
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(needed))
 
 
 def _entries(
@@ -254,16 +239,13 @@ def _entries(
                     )
 
 
-def _line(acl: Acl) -> str:
-    return (
-        f"(principal={acl.principal}, host={acl.host}, operation={Operation(acl.operation).name}, "
-        f"permissionType={Permission(acl.permission).name})"
-    )
-
-
 def _print(title: str, by_resource: dict[Resource, list[Acl]]) -> None:
-    for resource, found in by_resource.items():
-        lines = "".join(f"\t{_line(acl)}\n" for acl in found)
+    for resource, entries in by_resource.items():
+        lines = "".join(
+            "\t(principal={principal}, host={host}, operation={operation}, "
+            "permissionType={permission_type})\n".format_map(acl_document(acl))
+            for acl in entries
+        )
         click.echo(f"{title} for resource `{resource}`: \n {lines}")
 
 
@@ -276,8 +258,8 @@ def _add(admin: Admin, options: dict[str, Any]) -> None:
              "ACLs.")  # fmt: skip
     requested = _requested_acls(options)
     _print("Adding ACLs", requested)
-    done = admin.create_acls([acl for found in requested.values() for acl in found])
-    for error in done.values():
+    outcomes = admin.create_acls([acl for entries in requested.values() for acl in entries])
+    for error in outcomes.values():
         if error is not None:
             raise error
 
@@ -287,23 +269,23 @@ def _filters(options: dict[str, Any]) -> list[AclFilter]:
     return [_filter(resource) for resource in resources]
 
 
-def _filter(one: Resource, principal: str | None = None) -> AclFilter:
+def _filter(resource: Resource) -> AclFilter:
     return AclFilter(
-        one.type, one.pattern, one.name, principal, None, Operation.ANY, Permission.ANY
+        resource.type, resource.pattern, resource.name, None, None, Operation.ANY, Permission.ANY
     )
 
 
 def _remove(admin: Admin, options: dict[str, Any]) -> None:
     if options["allow_principal"] or options["deny_principal"]:
         requested = _requested_acls(options)
-        shown = "".join(str(one) for one in requested)
+        shown = "".join(map(str, requested))
         question = f"Are you sure you want to remove ACLs from resource filter `{shown}`? (y/n)"
-        filters = [AclFilter(*acl) for found in requested.values() for acl in found]
+        filters = [AclFilter(*acl) for entries in requested.values() for acl in entries]
         resources = list(requested)
     else:
         resources = _needed_resources(options)
         filters = _filters(options)
-        shown = "".join(str(resource) for resource in resources)
+        shown = "".join(map(str, resources))
         question = f"Are you sure you want to delete all ACLs for resource filter `{shown}`? (y/n)"
     if not options["force"] and click.prompt(question, prompt_suffix="").lower() != "y":
         return
@@ -315,45 +297,17 @@ def _remove(admin: Admin, options: dict[str, Any]) -> None:
 
 def _list(admin: Admin, options: dict[str, Any]) -> None:
     if wants_json():
-        found = _found(admin, _filters(options), options["principal"])
-        print_json(
-            [
-                {
-                    "resource_type": ResourceType(acl.resource_type).name,
-                    "pattern_type": PatternType(acl.pattern_type).name,
-                    "resource_name": acl.resource_name,
-                    "principal": acl.principal,
-                    "host": acl.host,
-                    "operation": Operation(acl.operation).name,
-                    "permission_type": Permission(acl.permission).name,
-                }
-                for listed in found.values()
-                for acl in listed
-            ]
-        )
+        by_resource = acls_by_resource(admin, _filters(options), options["principal"])
+        print_json([acl_document(acl) for entries in by_resource.values() for acl in entries])
         return
     if not options["principal"]:
         _show(admin, _resources(options) or [Resource(ResourceType.ANY, None, PatternType.ANY)])
         return
     for principal in options["principal"]:
         click.echo(f"ACLs for principal `{principal}`")
-        _print("Current ACLs", _found(admin, _filters(options), [principal]))
+        _print("Current ACLs", acls_by_resource(admin, _filters(options), [principal]))
 
 
 def _show(admin: Admin, resources: Iterable[Resource]) -> None:
-    _print("Current ACLs", _found(admin, [_filter(resource) for resource in resources], ()))
-
-
-def _found(
-    admin: Admin, filters: Iterable[AclFilter], principals: Iterable[str]
-) -> dict[Resource, list[Acl]]:
-    found: dict[Resource, list[Acl]] = {}
-    for one in filters:
-        for principal in principals or (None,):
-            for acl in admin.describe_acls(one._replace(principal=principal)):
-                kind, pattern = ResourceType(acl.resource_type), PatternType(acl.pattern_type)
-                resource = Resource(kind, acl.resource_name, pattern)
-                listed = found.setdefault(resource, [])
-                if acl not in listed:
-                    listed.append(acl)
-    return found
+    filters = [_filter(resource) for resource in resources]
+    _print("Current ACLs", acls_by_resource(admin, filters))

@@ -14,11 +14,10 @@ from ottla.cli.options.connection import open_admin
 from ottla.cli.options.flags import json_option, require, server_options, wants_json
 from ottla.cli.options.joptsimple import ToolCommand, java_integer
 from ottla.cli.output.failures import ToolError, failures_reported, java_class
+from ottla.views.log_dirs import log_dirs_document
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from ottla.clients.admin.cluster import LogDirDescription
 
 EXAMPLES = """
 \b
@@ -54,10 +53,11 @@ def log_dirs(**options: Any) -> None:
             )
         if not wants_json():
             click.echo("Querying brokers for log directories information")
-        found = admin.describe_log_dirs(requested)
+        directories = admin.describe_log_dirs(requested)
         if not wants_json():
             click.echo(f"Received log directory information from brokers {_joined(requested)}")
-        click.echo(as_json(found, topics))
+        document = log_dirs_document(directories, topics, java_class)
+        click.echo(json.dumps(document, separators=(",", ":")))
 
 
 def _words(text: str) -> list[str]:
@@ -76,31 +76,3 @@ def _broker_ids(text: str) -> list[int]:
 
 def _joined(ids: Sequence[int]) -> str:
     return ",".join(map(str, ids))
-
-
-def as_json(found: dict[int, list[LogDirDescription]], topics: Sequence[str]) -> str:
-    """Return the directories as JSON in Kafka's format, filtered by topics if there are any."""
-    brokers = [
-        {
-            "broker": broker,
-            "logDirs": [
-                {
-                    "partitions": [
-                        {
-                            "partition": str(partition),
-                            "size": replica.size,
-                            "offsetLag": replica.offset_lag,
-                            "isFuture": replica.is_future,
-                        }
-                        for partition, replica in directory.replicas.items()
-                        if not topics or partition.topic in topics
-                    ],
-                    "error": None if directory.error is None else java_class(directory.error),
-                    "logDir": directory.path,
-                }
-                for directory in directories
-            ],
-        }
-        for broker, directories in found.items()
-    ]
-    return json.dumps({"brokers": brokers, "version": 1}, separators=(",", ":"))

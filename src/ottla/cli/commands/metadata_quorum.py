@@ -27,6 +27,7 @@ from ottla.cli.output.tables import table
 from ottla.clients.admin.quorum import VoterEndpoint
 from ottla.config.properties import parse_properties
 from ottla.types import Uuid
+from ottla.views.quorum import max_follower_lag, quorum_document, quorum_replicas
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -122,7 +123,7 @@ def describe(*, status: bool, replication: bool, human_readable: bool) -> None:
 def _print_status(admin: Admin) -> None:
     cluster_id = admin.describe_cluster().cluster_id
     if wants_json():
-        print_json(_document(cluster_id, admin.describe_metadata_quorum()))
+        print_json(quorum_document(cluster_id, admin.describe_metadata_quorum()))
         return
     for line in status_lines(cluster_id, admin.describe_metadata_quorum()):
         click.echo(line)
@@ -130,40 +131,18 @@ def _print_status(admin: Admin) -> None:
 
 def status_lines(cluster_id: str, quorum: QuorumInfo) -> list[str]:
     """Return the output of --status."""
-    leader = _leader(quorum)
-    slowest = min(quorum.voters, key=lambda one: one.log_end_offset)
+    lag, lag_ms = max_follower_lag(quorum, _leader(quorum))
     fields = (
         ("ClusterId", cluster_id),
         ("LeaderId", quorum.leader_id),
         ("LeaderEpoch", quorum.leader_epoch),
         ("HighWatermark", quorum.high_watermark),
-        ("MaxFollowerLag", leader.log_end_offset - slowest.log_end_offset),
-        ("MaxFollowerLagTimeMs", _lag_ms(leader, slowest)),
+        ("MaxFollowerLag", lag),
+        ("MaxFollowerLagTimeMs", UNKNOWN_MS if lag_ms is None else lag_ms),
         ("CurrentVoters", _replicas_text(quorum.voters, quorum)),
         ("CurrentObservers", _replicas_text(quorum.observers, quorum)),
     )
     return [f"{name + ':':<23} {value}" for name, value in fields]
-
-
-def _document(cluster_id: str, quorum: QuorumInfo) -> dict[str, object]:
-    def replicas(states: Iterable[ReplicaState]) -> list[dict[str, object]]:
-        return [
-            {
-                **state._asdict(),
-                "directory_id": str(state.directory_id),
-                "endpoints": [str(end) for end in quorum.endpoints.get(state.replica_id, ())],
-            }
-            for state in states
-        ]
-
-    return {
-        "cluster_id": cluster_id,
-        "leader_id": quorum.leader_id,
-        "leader_epoch": quorum.leader_epoch,
-        "high_watermark": quorum.high_watermark,
-        "voters": replicas(quorum.voters),
-        "observers": replicas(quorum.observers),
-    }
 
 
 def _leader(quorum: QuorumInfo) -> ReplicaState:
@@ -172,13 +151,6 @@ def _leader(quorum: QuorumInfo) -> ReplicaState:
         if voter.replica_id == quorum.leader_id:
             return voter
     raise ToolError(f"The leader {quorum.leader_id} is none of the voters: try again")
-
-
-def _lag_ms(leader: ReplicaState, slowest: ReplicaState) -> int:
-    if leader == slowest:
-        return 0
-    times = (leader.last_caught_up_ms, slowest.last_caught_up_ms)
-    return UNKNOWN_MS if None in times else (times[0] or 0) - (times[1] or 0)
 
 
 def _replicas_text(replicas: Iterable[ReplicaState], quorum: QuorumInfo) -> str:
@@ -212,22 +184,18 @@ def _print_replication(admin: Admin, *, human_readable: bool) -> None:
 def replication_rows(
     quorum: QuorumInfo, *, now_ms: int, human_readable: bool
 ) -> list[tuple[str, ...]]:
-    """Return the rows of --replication: the leader, the followers, the observers."""
-    leader = _leader(quorum)
-    others = [voter for voter in quorum.voters if voter is not leader]
-    states = [("Leader", leader), *(("Follower", other) for other in others)]
-    states += [("Observer", observer) for observer in quorum.observers]
+    """Return the rows of --replication."""
     return [
         (
-            str(one.replica_id),
-            str(one.directory_id),
-            str(one.log_end_offset),
-            str(leader.log_end_offset - one.log_end_offset),
-            _time_text(one.last_fetch_ms, now_ms, human_readable=human_readable),
-            _time_text(one.last_caught_up_ms, now_ms, human_readable=human_readable),
+            str(state.replica_id),
+            str(state.directory_id),
+            str(state.log_end_offset),
+            str(lag),
+            _time_text(state.last_fetch_ms, now_ms, human_readable=human_readable),
+            _time_text(state.last_caught_up_ms, now_ms, human_readable=human_readable),
             status,
         )
-        for status, one in states
+        for status, state, lag in quorum_replicas(quorum, _leader(quorum))
     ]
 
 
@@ -258,7 +226,7 @@ def add_controller(*, dry_run: bool) -> None:
         fail(str(error))
     if not dry_run:
         # The file belongs to the controller: most of its settings are not client settings.
-        _run(lambda one: one.add_raft_voter(controller_id, directory_id, endpoints), warn=False)
+        _run(lambda admin: admin.add_raft_voter(controller_id, directory_id, endpoints), warn=False)
     shown = ", ".join(map(str, endpoints))
     click.echo(
         f"{'DRY RUN of adding' if dry_run else 'Added'} controller {controller_id} with directory "
@@ -285,8 +253,8 @@ def _new_controller(properties: dict[str, str]) -> tuple[int, Uuid, list[VoterEn
 def _directory_id(properties: dict[str, str]) -> Uuid:
     directory = properties.get("metadata.log.dir", "").strip()
     if not directory:
-        given = properties.get("log.dirs", properties.get("log.dir", "/tmp/kafka-logs"))  # noqa: S108 - Kafka's default
-        directory = given.split(",")[0].strip()
+        log_dirs = properties.get("log.dirs", properties.get("log.dir", "/tmp/kafka-logs"))  # noqa: S108 - Kafka's default
+        directory = log_dirs.split(",")[0].strip()
     try:
         text = (Path(directory) / "meta.properties").read_text(encoding="utf-8")
         return Uuid.parse(parse_properties(text)["directory.id"])
@@ -296,21 +264,20 @@ def _directory_id(properties: dict[str, str]) -> Uuid:
 
 def _controller_endpoints(properties: dict[str, str]) -> list[VoterEndpoint]:
     names = [name.strip() for name in properties.get("controller.listener.names", "").split(",")]
-    given = properties.get("advertised.listeners", ""), properties.get("listeners", "")
     endpoints = {}
-    for text in reversed(given):
-        for one in filter(None, (part.strip() for part in text.split(","))):
-            listener, _, address = one.partition("://")
+    for key in ("listeners", "advertised.listeners"):  # the advertised ones count
+        for text in filter(None, map(str.strip, properties.get(key, "").split(","))):
+            listener, _, address = text.partition("://")
             host, _, port = address.rpartition(":")
             if not port.isdecimal():
-                raise ToolError(f"Unable to parse {one} to an endpoint")
+                raise ToolError(f"Unable to parse {text} to an endpoint")
             endpoints[listener.upper()] = VoterEndpoint(
                 listener.upper(), host.strip("[]") or "localhost", int(port)
             )
-    found = [endpoints[name.upper()] for name in names if name.upper() in endpoints]
-    if not found:
+    listeners = [endpoints[name.upper()] for name in names if name.upper() in endpoints]
+    if not listeners:
         raise ToolError("No controller listener was found in the configuration file.")
-    return found
+    return listeners
 
 
 @metadata_quorum.command("remove-controller")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
@@ -19,6 +19,7 @@ from ottla.cli.output.tables import table
 from ottla.clients.admin.transactions import AbortSpec
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
+from ottla.views.transactions import hanging_transactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ottla.clients.admin.cluster import ProducerState
     from ottla.clients.admin.transactions import TransactionDescription
     from ottla.clients.blocking import Admin
+    from ottla.views.transactions import OpenTransaction
 
 _LISTING: Final = ("TransactionalId", "Coordinator", "ProducerId", "TransactionState")
 _DESCRIPTION: Final = (
@@ -80,13 +82,6 @@ Examples:
 """
 
 
-class OpenTransaction(NamedTuple):
-    """A producer with an open transaction in a partition."""
-
-    partition: TopicPartition
-    producer: ProducerState
-
-
 @click.group("transactions", cls=ToolGroup, epilog=EXAMPLES)
 @place_options
 def transactions(**options: Any) -> None:
@@ -136,12 +131,12 @@ def list_transactions(*, duration_filter: int, transactional_id_pattern: str | N
 
     def show(admin: Admin) -> None:
         try:
-            found = admin.list_transactions(
+            listings = admin.list_transactions(
                 duration_ms=duration_filter, pattern=transactional_id_pattern
             )
         except KafkaError as error:
             _fail_for("Failed to list transactions", error.message)
-        _print(_LISTING, found)
+        _print(_LISTING, listings)
 
     _run(show)
 
@@ -154,10 +149,10 @@ def describe(*, transactional_id: str | None) -> None:
     name = need(transactional_id, "--transactional-id")
 
     def show(admin: Admin) -> None:
-        found = admin.describe_transactions([name])[name]
-        if isinstance(found, KafkaError):
-            _fail_for(f"{_UNDESCRIBED} `{name}`", _cause(name, found))
-        _print(_DESCRIPTION, [_described(name, found)])
+        description = admin.describe_transactions([name])[name]
+        if isinstance(description, KafkaError):
+            _fail_for(f"{_UNDESCRIBED} `{name}`", _cause(name, description))
+        _print(_DESCRIPTION, [_description_row(name, description)])
 
     _run(show)
 
@@ -171,20 +166,20 @@ def _cause(name: str, error: KafkaError) -> str:
     )
 
 
-def _described(name: str, one: TransactionDescription) -> tuple[object, ...]:
+def _description_row(name: str, description: TransactionDescription) -> tuple[object, ...]:
     start, duration = "None", "None"
-    if one.start_ms is not None:
-        start, duration = str(one.start_ms), str(_now_ms() - one.start_ms)
+    if description.start_ms is not None:
+        start, duration = str(description.start_ms), str(_now_ms() - description.start_ms)
     return (
-        one.coordinator,
+        description.coordinator,
         name,
-        one.producer_id,
-        one.producer_epoch,
-        one.state,
-        one.timeout_ms,
+        description.producer_id,
+        description.producer_epoch,
+        description.state,
+        description.timeout_ms,
         start,
         duration,
-        ",".join(str(partition) for partition in sorted(one.partitions)),
+        ",".join(str(partition) for partition in sorted(description.partitions)),
     )
 
 
@@ -199,29 +194,30 @@ def describe_producers(*, broker_id: int | None, topic: str | None, partition: i
 
     def show(admin: Admin) -> None:
         producers = _producers_of(admin, where, broker_id)
-        _print(_PRODUCERS, [_producer_row(producer) for producer in producers])
+        _print(_PRODUCERS, map(_producer_row, producers))
 
     _run(show)
 
 
 def _producers_of(
-    admin: Admin, where: TopicPartition, broker_id: int | None = None
+    admin: Admin, partition: TopicPartition, broker_id: int | None = None
 ) -> list[ProducerState]:
-    found = admin.describe_producers([where], broker_id=broker_id)[where]
-    if isinstance(found, KafkaError):
+    states = admin.describe_producers([partition], broker_id=broker_id)[partition]
+    if isinstance(states, KafkaError):
         replica = "leader" if broker_id is None else f"broker {broker_id}"
-        _fail_for(f"Failed to describe producers for partition {where} on {replica}", found.message)
-    return found
+        text = f"Failed to describe producers for partition {partition} on {replica}"
+        _fail_for(text, states.message)
+    return states
 
 
-def _producer_row(one: ProducerState) -> tuple[object, ...]:
+def _producer_row(producer: ProducerState) -> tuple[object, ...]:
     return (
-        one.producer_id,
-        one.producer_epoch,
-        -1 if one.coordinator_epoch is None else one.coordinator_epoch,
-        one.last_sequence,
-        one.last_timestamp,
-        "None" if one.transaction_start_offset is None else one.transaction_start_offset,
+        producer.producer_id,
+        producer.producer_epoch,
+        -1 if producer.coordinator_epoch is None else producer.coordinator_epoch,
+        producer.last_sequence,
+        producer.last_timestamp,
+        "None" if producer.transaction_start_offset is None else producer.transaction_start_offset,
     )
 
 
@@ -254,7 +250,7 @@ def abort(
         known = AbortSpec(where, producer_id or 0, epoch, coordinator)
         _run(lambda admin: admin.abort_transaction(known))
         return
-    _run(lambda admin: admin.abort_transaction(_found(admin, where, start_offset)))
+    _run(lambda admin: admin.abort_transaction(_open_at(admin, where, start_offset)))
 
 
 def _old_value(value: int | None, flag: str) -> int:
@@ -263,20 +259,21 @@ def _old_value(value: int | None, flag: str) -> int:
     return value
 
 
-def _found(admin: Admin, where: TopicPartition, start_offset: int) -> AbortSpec:
+def _open_at(admin: Admin, partition: TopicPartition, start_offset: int) -> AbortSpec:
     """Return the open transaction that begins at an offset."""
-    producers = _producers_of(admin, where)
-    found = next(
-        (producer for producer in producers if producer.transaction_start_offset == start_offset),
-        None,
+    states = _producers_of(admin, partition)
+    producer = next(
+        (state for state in states if state.transaction_start_offset == start_offset), None
     )
-    if found is None:
+    if producer is None:
         fail(
             f"Could not find any open transactions starting at offset {start_offset} on partition "
-            f"{where}"
+            f"{partition}"
         )
     # before its first transaction ends, a producer has no coordinator epoch
-    return AbortSpec(where, found.producer_id, found.producer_epoch, found.coordinator_epoch or 0)
+    return AbortSpec(
+        partition, producer.producer_id, producer.producer_epoch, producer.coordinator_epoch or 0
+    )
 
 
 # ---------------------------------------------------------------- hanging transactions
@@ -307,71 +304,35 @@ def find_hanging(
     limit_ms = max_transaction_timeout * _MS_PER_MINUTE
 
     def show(admin: Admin) -> None:
-        places = _places(admin, broker_id, topic, partition)
-        old = _open_longer_than(admin, places, broker_id, limit_ms)
-        _print(_HANGING, [_hanging_row(one) for one in _without_coordinator(admin, old)])
+        partitions = _searched_partitions(admin, broker_id, topic, partition)
+        hanging = hanging_transactions(admin, partitions, _now_ms() - limit_ms, broker_id)
+        _print(_HANGING, map(_hanging_row, hanging))
 
     _run(show)
 
 
-def _places(
+def _searched_partitions(
     admin: Admin, broker_id: int | None, topic: str | None, partition: int | None
 ) -> list[TopicPartition]:
     """Return the partitions to search: of a topic, or those with a replica on the broker."""
     names = [topic] if topic is not None else [str(listing.name) for listing in admin.list_topics()]
-    places = []
-    for name, found in admin.describe_topics(names).items():
-        if isinstance(found, KafkaError):
-            _fail_for(f"Failed to describe {len(names)} topics", found.message)
-        places += [
-            TopicPartition(str(name), one.partition)
-            for one in found.partitions
-            if (broker_id is None or broker_id in one.replicas)
-            and (partition is None or one.partition == partition)
+    partitions = []
+    for name, description in admin.describe_topics(names).items():
+        if isinstance(description, KafkaError):
+            _fail_for(f"Failed to describe {len(names)} topics", description.message)
+        partitions += [
+            TopicPartition(str(name), replicas.partition)
+            for replicas in description.partitions
+            if (broker_id is None or broker_id in replicas.replicas)
+            and (partition is None or replicas.partition == partition)
         ]
-    return places
+    return partitions
 
 
-def _open_longer_than(
-    admin: Admin, places: Sequence[TopicPartition], broker_id: int | None, limit_ms: int
-) -> list[OpenTransaction]:
-    now_ms = _now_ms()
-    found = admin.describe_producers(places, broker_id=broker_id)
-    return [
-        OpenTransaction(where, producer)
-        for where, producers in found.items()
-        if not isinstance(producers, KafkaError)
-        for producer in producers
-        if producer.transaction_start_offset is not None
-        and now_ms - producer.last_timestamp > limit_ms
-    ]
-
-
-def _without_coordinator(
-    admin: Admin, candidates: Sequence[OpenTransaction]
-) -> list[OpenTransaction]:
-    """Return the transactions that no coordinator has open in their partition."""
-    if not candidates:
-        return []
-    producer_ids = {candidate.producer.producer_id for candidate in candidates}
-    listed = admin.list_transactions(producer_ids=producer_ids)
-    names = {one.producer_id: one.transactional_id for one in listed}
-    described = admin.describe_transactions(names.values())
-    hanging = []
-    for one in candidates:
-        known = described.get(names.get(one.producer.producer_id, ""))
-        if isinstance(known, KafkaError) and known.code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-            raise known
-        if known is None or isinstance(known, KafkaError) or one.partition not in known.partitions:
-            hanging.append(one)
-    return hanging
-
-
-def _hanging_row(one: OpenTransaction) -> tuple[object, ...]:
-    producer = one.producer
+def _hanging_row(transaction: OpenTransaction) -> tuple[object, ...]:
+    producer = transaction.producer
     return (
-        one.partition.topic,
-        one.partition.partition,
+        *transaction.partition,
         producer.producer_id,
         producer.producer_epoch,
         -1 if producer.coordinator_epoch is None else producer.coordinator_epoch,
