@@ -15,7 +15,8 @@ from ottla.coordinator.group.classic import join as classic_join
 from ottla.coordinator.group.classic import membership
 from ottla.coordinator.group.classic.group import ClassicGroup
 from ottla.coordinator.group.consumer import heartbeat as consumer
-from ottla.coordinator.group.consumer.group import JOIN_EPOCH, ConsumerGroup
+from ottla.coordinator.group.consumer.group import ConsumerGroup
+from ottla.coordinator.group.member_group import JOIN_EPOCH
 from ottla.coordinator.group.migration import classic_members as member_join
 from ottla.coordinator.group.migration.conversion import upgrade
 from ottla.coordinator.group.share import heartbeat as share

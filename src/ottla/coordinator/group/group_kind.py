@@ -12,10 +12,11 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
 from itertools import islice
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from ottla.coordinator.group import slices
-from ottla.coordinator.group.member_group import FIRST_EPOCH, MemberGroup
+from ottla.coordinator.group.member_group import FIRST_EPOCH, Description, MemberGroup
 from ottla.coordinator.runtime.shard import CoordinatorRecord, Result, empty_result
 from ottla.errors import ErrorCode, KafkaError
 from ottla.purgatory.work import finish
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
     from ottla.clock import Clock
     from ottla.coordinator.group.context import GroupCoordinatorConfig, GroupDependencies
-    from ottla.coordinator.group.member_group import Description
     from ottla.coordinator.group.slices import Slices, Steps
     from ottla.coordinator.group.topic_hashes import TopicHashes
     from ottla.coordinator.runtime import ShardTimers
@@ -107,6 +107,10 @@ class GroupKind(ABC, Generic[G, M, T, S]):
     """
 
     name: ClassVar[str]
+    described_class: ClassVar[type[Any]]
+    """The description of a group in the response of the kind's API."""
+    undescribed_fields: ClassVar[Mapping[str, Any]] = MappingProxyType({"assignor_name": ""})
+    """The fields that only this kind's descriptions have, for a group that is not described."""
     group_class: ClassVar[type[Any]]
     member_class: ClassVar[type[Any]]
     states: ClassVar[type[StrEnum]]
@@ -119,6 +123,8 @@ class GroupKind(ABC, Generic[G, M, T, S]):
     other_records: ClassVar[tuple[RecordType, ...]] = ()
     assignment_fields: ClassVar[tuple[str, ...]]
     """The fields of a member that the record of its assignment holds."""
+    member_fields: ClassVar[tuple[str, ...]]
+    """The fields of a member that the record of its metadata has as they are."""
     revoking_state: ClassVar[Enum | None] = None
     """The state of a member that has to give up something."""
     settings: Callable[[str], S]
@@ -178,6 +184,27 @@ class GroupKind(ABC, Generic[G, M, T, S]):
 
     def describe(self, group: G, epoch: int) -> Description[Any]:
         """Describe a group in the log's state of an epoch."""
+        group_epoch, assignment_epoch = group.epochs_at(epoch)
+        members, target = list(group.members.at(epoch).values()), dict(group.target.at(epoch))
+        described = self.described_class(
+            group_id=group.group_id,
+            group_state=group.state_at(epoch).value,
+            group_epoch=group_epoch,
+            assignment_epoch=assignment_epoch,
+            members=[],
+            **self.described_fields(group, epoch),
+        )
+        return Description(
+            described,
+            (self.describe_member(member, target.get(member.member_id)) for member in members),
+        )
+
+    def described_fields(self, group: G, epoch: int) -> dict[str, Any]:
+        """Return the fields that only this kind's descriptions have."""
+        raise NotImplementedError
+
+    def describe_member(self, member: M, target: T | None) -> Any:
+        """Describe a member with its target."""
         raise NotImplementedError
 
     def check_deletion(self, group: G) -> None:
@@ -185,10 +212,19 @@ class GroupKind(ABC, Generic[G, M, T, S]):
         if not group.is_empty:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
-    @staticmethod
-    def undescribed(group_id: str, code: ErrorCode, text: str | None = None) -> Any:
+    @classmethod
+    def undescribed(cls, group_id: str, code: ErrorCode, text: str | None = None) -> Any:
         """Return the description of a group that cannot be described, with the reason."""
-        raise NotImplementedError
+        return cls.described_class(
+            error_code=code,
+            error_message=text,
+            group_id=group_id,
+            group_state="",
+            group_epoch=0,
+            assignment_epoch=0,
+            members=[],
+            **cls.undescribed_fields,
+        )
 
     @classmethod
     def refused(cls, group_id: str, code: ErrorCode) -> Any:
@@ -263,9 +299,9 @@ class GroupKind(ABC, Generic[G, M, T, S]):
         else:
             group.set_assignment_epoch(value.assignment_epoch, value.assignment_timestamp)
 
-    @abstractmethod
     def read_member(self, value: Any) -> dict[str, Any]:
         """Return the fields of a member by the record of its metadata."""
+        return {name: getattr(value, name) for name in self.member_fields}
 
     @abstractmethod
     def read_target(self, value: Any) -> T:
@@ -277,9 +313,14 @@ class GroupKind(ABC, Generic[G, M, T, S]):
 
     # ---------------------------------------------------------------- records
 
-    @abstractmethod
     def member_value(self, member: M) -> Any:
         """Return the value of a member's metadata."""
+        same = {name: getattr(member, name) for name in self.member_fields}
+        return self.member_record.value(**same, **self.written_fields(member))
+
+    def written_fields(self, member: M) -> dict[str, Any]:
+        """Return the fields of a member's metadata that have another form in the record."""
+        raise NotImplementedError
 
     @abstractmethod
     def target_value(self, target: T) -> Any:

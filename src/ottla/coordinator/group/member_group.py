@@ -73,6 +73,9 @@ M = TypeVar("M")
 T = TypeVar("T")
 K = TypeVar("K")
 
+JOIN_EPOCH: Final = 0
+LEAVE_EPOCH: Final = -1
+LEAVE_STATIC_EPOCH: Final = -2
 FIRST_EPOCH: Final = 1
 """The epochs of a new group, before its first change."""
 
@@ -179,6 +182,10 @@ class MemberGroup(ABC, Generic[M, T]):
     def epochs_at(self, epoch: int) -> tuple[int, int]:
         """Return group epoch and assignment epoch in the log's state of an epoch."""
         return self._epoch.at(epoch), self._assignment_epoch.at(epoch)[0]
+
+    @abstractmethod
+    def state_at(self, epoch: int = ...) -> StrEnum:
+        """Return the state in the log's state of an epoch."""
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int, epoch: int) -> None:
         """Raise UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH; requests without a member pass."""

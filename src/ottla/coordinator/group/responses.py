@@ -6,9 +6,17 @@ GroupCoordinatorService and GroupMetadataManager.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ottla.coordinator.group.member_group import JOIN_EPOCH
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.join_group import JoinGroupResponse
 from ottla.protocol.apis.sync_group import SyncGroupResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
 
 
 def join_error(code: ErrorCode, member_id: str = "") -> JoinGroupResponse:
@@ -44,6 +52,25 @@ def fenced_epoch(
         f"the group coordinator ({known_epoch}){detail}. "
         "The member must abandon all its partitions and rejoin.",
     )
+
+
+def check_epoch(
+    kind: str, member: Any, epoch: int, owned: T, is_within: Callable[[T, Any], bool]
+) -> None:
+    """Raise FENCED_MEMBER_EPOCH unless the member is at this epoch, or joins.
+
+    The previous epoch is accepted where the response with the new one may have been lost: if what
+    the member owns is within its assignment.
+    """
+    if epoch in (member.member_epoch, JOIN_EPOCH):
+        return
+    if epoch > member.member_epoch:
+        relation = "greater"
+    elif epoch == member.previous_member_epoch and is_within(owned, member):
+        return
+    else:
+        relation = "smaller"
+    raise fenced_epoch(kind, relation, epoch, member.member_epoch)
 
 
 def full_group(kind: str, limit: int) -> KafkaError:

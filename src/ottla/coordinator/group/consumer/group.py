@@ -23,10 +23,6 @@ if TYPE_CHECKING:
     from ottla.types import Uuid
 
 
-JOIN_EPOCH: Final = 0
-LEAVE_EPOCH: Final = -1
-LEAVE_STATIC_EPOCH: Final = -2
-
 TopicPartitions: TypeAlias = "Mapping[Uuid, tuple[int, ...]]"
 """Partitions by topic id, rising."""
 EpochsByPartition: TypeAlias = "Mapping[Uuid, Mapping[int, int]]"

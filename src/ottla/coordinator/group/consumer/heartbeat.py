@@ -14,15 +14,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.group.consumer import patterns
-from ottla.coordinator.group.consumer.group import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    LEAVE_STATIC_EPOCH,
-    ConsumerMember,
-    without_epochs,
-)
+from ottla.coordinator.group.consumer.group import ConsumerMember, without_epochs
 from ottla.coordinator.group.consumer.reconcile import GroupChange
-from ottla.coordinator.group.responses import fenced_epoch, full_group, require, require_filled
+from ottla.coordinator.group.member_group import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH
+from ottla.coordinator.group.responses import check_epoch, full_group, require, require_filled
 from ottla.coordinator.runtime import Result
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.consumer_group_heartbeat import (
@@ -90,24 +85,7 @@ def check_size_of_names(request: ConsumerGroupHeartbeatRequest, limit_bytes: int
         raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE)
 
 
-def _check_epoch(member: ConsumerMember, epoch: int, owned: TopicPartitionsById | None) -> None:
-    """Raise FENCED_MEMBER_EPOCH unless the member is at this epoch.
-
-    The previous epoch is accepted where the response with the new one may have been lost: if the
-    member owns nothing but what it is assigned.
-    """
-    if epoch in (member.member_epoch, JOIN_EPOCH):
-        return
-    if epoch > member.member_epoch:
-        relation = "greater"
-    elif epoch == member.previous_member_epoch and _is_subset(owned, member):
-        return
-    else:
-        relation = "smaller"
-    raise fenced_epoch("consumer", relation, epoch, member.member_epoch)
-
-
-def _is_subset(owned: TopicPartitionsById | None, member: ConsumerMember) -> bool:
+def _is_within(owned: TopicPartitionsById | None, member: ConsumerMember) -> bool:
     if owned is None:
         return False
     return all(
@@ -211,11 +189,11 @@ def _find_member(
         if epoch == JOIN_EPOCH and member_id not in group.members:
             return ConsumerMember(member_id)
         member = group.member(member_id)
-        _check_epoch(member, epoch, change.owned)
+        check_epoch("consumer", member, epoch, change.owned, _is_within)
         return member
     if epoch != JOIN_EPOCH:
         member = static_member(group, member_id, instance_id)
-        _check_epoch(member, epoch, change.owned)
+        check_epoch("consumer", member, epoch, change.owned, _is_within)
         return member
     existing = group.static_member(instance_id)
     if existing is None:

@@ -32,7 +32,6 @@ from ottla.coordinator.group.group_kind import (
     RecordType,
     with_epochs,
 )
-from ottla.coordinator.group.member_group import Description
 from ottla.coordinator.group.slices import SLICE
 from ottla.coordinator.runtime import CoordinatorRecord
 from ottla.coordinator.runtime.shard import Result, replace_response
@@ -44,64 +43,12 @@ if TYPE_CHECKING:
 
     from ottla.coordinator.group.context import TopicNames
     from ottla.coordinator.group.slices import Steps
-    from ottla.errors import ErrorCode
     from ottla.types import Uuid
 
 
 _DescribedGroup = api.ConsumerGroupDescribeResponse.DescribedGroup
 _CLASSIC_MEMBER = 0
 _CONSUMER_MEMBER = 1
-
-
-def _describe(
-    group: ConsumerGroup, epoch: int, topics: TopicNames, *, default_assignor: str
-) -> Description[_DescribedGroup]:
-    group_epoch, assignment_epoch = group.epochs_at(epoch)
-    assignor = group.preferred_assignor_at(epoch)
-    members, target = list(group.members.at(epoch).values()), dict(group.target.at(epoch))
-    described = _DescribedGroup(
-        group_id=group.group_id,
-        group_state=group.state_at(epoch).value,
-        group_epoch=group_epoch,
-        assignment_epoch=assignment_epoch,
-        assignor_name=assignor or default_assignor,
-        members=[],
-    )
-    return Description(
-        described, (_member(topics, member, target.get(member.member_id, {})) for member in members)
-    )
-
-
-def undescribed(group_id: str, code: ErrorCode, text: str | None = None) -> _DescribedGroup:
-    """Return the description of a group that cannot be described."""
-    return _DescribedGroup(
-        error_code=code,
-        error_message=text,
-        group_id=group_id,
-        group_state="",
-        group_epoch=0,
-        assignment_epoch=0,
-        assignor_name="",
-        members=[],
-    )
-
-
-def _member(
-    topics: TopicNames, member: ConsumerMember, target: TopicPartitions
-) -> _DescribedGroup.Member:
-    return _DescribedGroup.Member(
-        member_id=member.member_id,
-        instance_id=member.instance_id,
-        rack_id=member.rack_id,
-        member_epoch=member.member_epoch,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        subscribed_topic_names=list(member.subscribed_topics),
-        subscribed_topic_regex=member.subscribed_regex or "",
-        assignment=_assignment(topics, _owned(member)),
-        target_assignment=_assignment(topics, target),
-        member_type=_CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER,
-    )
 
 
 def _owned(member: ConsumerMember) -> TopicPartitions:
@@ -134,7 +81,7 @@ class ConsumerGroups(
     """Adds resolved regular expressions, and members of the classic protocol."""
 
     name = ConsumerGroup.group_type
-    undescribed = staticmethod(undescribed)
+    described_class = _DescribedGroup
     group_class = ConsumerGroup
     member_class = ConsumerMember
     states = ConsumerState
@@ -171,6 +118,14 @@ class ConsumerGroups(
             schemas.ConsumerGroupRegularExpressionValue,
         ),
     )
+    member_fields = (
+        "instance_id",
+        "rack_id",
+        "client_id",
+        "client_host",
+        "rebalance_timeout_ms",
+        "server_assignor",
+    )
     assignment_fields = (
         "member_epoch",
         "previous_member_epoch",
@@ -190,10 +145,27 @@ class ConsumerGroups(
         None where it stays a consumer group.
         """
 
-    def describe(self, group: ConsumerGroup, epoch: int) -> Description[_DescribedGroup]:
-        """Describe a group in the log's state of an epoch."""
-        return _describe(
-            group, epoch, self.topics, default_assignor=self.settings(group.group_id).assignors[0]
+    def described_fields(self, group: ConsumerGroup, epoch: int) -> dict[str, Any]:
+        """Return the assignor that most members name, or the default one."""
+        default = self.settings(group.group_id).assignors[0]
+        return {"assignor_name": group.preferred_assignor_at(epoch) or default}
+
+    def describe_member(
+        self, member: ConsumerMember, target: TopicPartitions | None
+    ) -> _DescribedGroup.Member:
+        """Describe a member with its target."""
+        return _DescribedGroup.Member(
+            member_id=member.member_id,
+            instance_id=member.instance_id,
+            rack_id=member.rack_id,
+            member_epoch=member.member_epoch,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            subscribed_topic_names=list(member.subscribed_topics),
+            subscribed_topic_regex=member.subscribed_regex or "",
+            assignment=_assignment(self.topics, _owned(member)),
+            target_assignment=_assignment(self.topics, target or {}),
+            member_type=_CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER,
         )
 
     # ---------------------------------------------------------------- replay
@@ -202,14 +174,9 @@ class ConsumerGroups(
         """Return the fields of a member by the record of its subscription."""
         classic = value.classic_member_metadata
         return {
-            "instance_id": value.instance_id,
-            "rack_id": value.rack_id,
-            "client_id": value.client_id,
-            "client_host": value.client_host,
+            **super().read_member(value),
             "subscribed_topics": tuple(value.subscribed_topic_names),
             "subscribed_regex": value.subscribed_topic_regex,
-            "rebalance_timeout_ms": value.rebalance_timeout_ms,
-            "server_assignor": value.server_assignor,
             "classic": None
             if classic is None
             else ClassicMetadata(
@@ -251,8 +218,8 @@ class ConsumerGroups(
 
     # ---------------------------------------------------------------- records
 
-    def member_value(self, member: ConsumerMember) -> schemas.ConsumerGroupMemberMetadataValue:
-        """Return the value of a member's subscription."""
+    def written_fields(self, member: ConsumerMember) -> dict[str, Any]:
+        """Return the subscription."""
         value = schemas.ConsumerGroupMemberMetadataValue
         classic = None
         if member.classic is not None:
@@ -263,17 +230,11 @@ class ConsumerGroups(
                     for name, metadata in member.classic.protocols
                 ],
             )
-        return value(
-            instance_id=member.instance_id,
-            rack_id=member.rack_id,
-            client_id=member.client_id,
-            client_host=member.client_host,
-            subscribed_topic_names=list(member.subscribed_topics),
-            subscribed_topic_regex=member.subscribed_regex,
-            rebalance_timeout_ms=member.rebalance_timeout_ms,
-            server_assignor=member.server_assignor,
-            classic_member_metadata=classic,
-        )
+        return {
+            "subscribed_topic_names": list(member.subscribed_topics),
+            "subscribed_topic_regex": member.subscribed_regex,
+            "classic_member_metadata": classic,
+        }
 
     def target_value(
         self, target: TopicPartitions

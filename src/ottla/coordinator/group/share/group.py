@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ottla.timeline import SnapshotRegistry
     from ottla.types import Uuid
 
-JOIN_EPOCH: Final = 0
-LEAVE_EPOCH: Final = -1
 SHARE_PROTOCOL_TYPE: Final = "share"
 
 

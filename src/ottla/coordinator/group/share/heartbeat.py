@@ -11,9 +11,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.coordinator.group.member_group import JOIN_EPOCH, LEAVE_EPOCH
 from ottla.coordinator.group.responses import fenced_epoch, full_group, require_filled
 from ottla.coordinator.group.share import initialization
-from ottla.coordinator.group.share.group import JOIN_EPOCH, LEAVE_EPOCH, ShareMember
+from ottla.coordinator.group.share.group import ShareMember
 from ottla.coordinator.runtime.shard import Result
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.share_group_heartbeat import (

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ottla.coordinator.group.context import ShareGroupConfig
 from ottla.coordinator.group.group_kind import GroupEnvironment, GroupKind, RecordType
-from ottla.coordinator.group.member_group import Description
 from ottla.coordinator.group.share.group import (
     InProgress,
     ShareGroup,
@@ -35,7 +34,6 @@ from ottla.protocol.records import share_group as schemas
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ottla.coordinator.group.context import TopicNames
     from ottla.coordinator.group.slices import Steps
     from ottla.types import Uuid
 
@@ -132,57 +130,6 @@ _DescribedGroup = api.ShareGroupDescribeResponse.DescribedGroup
 _ASSIGNOR: Final = "simple"
 
 
-def _describe(group: ShareGroup, epoch: int, topics: TopicNames) -> Description[_DescribedGroup]:
-    group_epoch, assignment_epoch = group.epochs_at(epoch)
-    members = list(group.members.at(epoch).values())
-    described = _DescribedGroup(
-        group_id=group.group_id,
-        group_state=group.state_at(epoch).value,
-        group_epoch=group_epoch,
-        assignment_epoch=assignment_epoch,
-        assignor_name=_ASSIGNOR,
-        members=[],
-    )
-    return Description(described, (_member(topics, member) for member in members))
-
-
-def undescribed(group_id: str, code: ErrorCode, text: str | None = None) -> _DescribedGroup:
-    """Return the description of a group that cannot be described."""
-    return _DescribedGroup(
-        error_code=code,
-        error_message=text,
-        group_id=group_id,
-        group_state="",
-        group_epoch=0,
-        assignment_epoch=0,
-        assignor_name="",
-        members=[],
-    )
-
-
-def _member(topics: TopicNames, member: ShareMember) -> _DescribedGroup.Member:
-    named = ((topic_id, topics.topic_name(topic_id)) for topic_id in member.assigned)
-    return _DescribedGroup.Member(
-        member_id=member.member_id,
-        rack_id=member.rack_id,
-        member_epoch=member.member_epoch,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        subscribed_topic_names=list(member.subscribed_topics),
-        assignment=api.Assignment(
-            topic_partitions=[
-                api.TopicPartitions(
-                    topic_id=topic_id,
-                    topic_name=name,
-                    partitions=list(member.assigned[topic_id]),
-                )
-                for topic_id, name in named
-                if name is not None
-            ]
-        ),
-    )
-
-
 Partitions: TypeAlias = "Mapping[Uuid, tuple[int, ...]]"
 
 
@@ -190,7 +137,7 @@ class ShareGroups(GroupKind[ShareGroup, ShareMember, Partitions, ShareGroupConfi
     """Adds the share partitions that have a state at a share coordinator."""
 
     name = ShareGroup.group_type
-    undescribed = staticmethod(undescribed)
+    described_class = _DescribedGroup
     group_class = ShareGroup
     member_class = ShareMember
     states = ShareGroupState
@@ -220,20 +167,47 @@ class ShareGroups(GroupKind[ShareGroup, ShareMember, Partitions, ShareGroupConfi
             schemas.ShareGroupStatePartitionMetadataValue,
         ),
     )
+    member_fields = ("rack_id", "client_id", "client_host")
     assignment_fields = ("member_epoch", "previous_member_epoch", "assigned")
 
     def __init__(self, environment: GroupEnvironment) -> None:
         super().__init__(environment)
         self.settings = environment.dependencies.share_settings
 
-    def describe(self, group: ShareGroup, epoch: int) -> Description[_DescribedGroup]:
-        """Describe a group in the log's state of an epoch."""
-        return _describe(group, epoch, self.topics)
+    def described_fields(self, _group: ShareGroup, _epoch: int) -> dict[str, Any]:
+        """Return the only assignor."""
+        return {"assignor_name": _ASSIGNOR}
+
+    def describe_member(
+        self, member: ShareMember, _target: Partitions | None
+    ) -> _DescribedGroup.Member:
+        """Describe a member, whose target is not shown: partitions of share groups move at once."""
+        topics = self.topics
+        named = ((topic_id, topics.topic_name(topic_id)) for topic_id in member.assigned)
+        return _DescribedGroup.Member(
+            member_id=member.member_id,
+            rack_id=member.rack_id,
+            member_epoch=member.member_epoch,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            subscribed_topic_names=list(member.subscribed_topics),
+            assignment=api.Assignment(
+                topic_partitions=[
+                    api.TopicPartitions(
+                        topic_id=topic_id,
+                        topic_name=name,
+                        partitions=list(member.assigned[topic_id]),
+                    )
+                    for topic_id, name in named
+                    if name is not None
+                ]
+            ),
+        )
 
     @classmethod
     def refused(cls, group_id: str, code: ErrorCode) -> Any:
         """Return the description of a group whose coordinator does not serve it."""
-        return undescribed(group_id, code, code.text if group_id else None)
+        return cls.undescribed(group_id, code, code.text if group_id else None)
 
     def check_deletion(self, group: ShareGroup) -> None:
         """Raise NON_EMPTY_GROUP also for a group with a state at a share coordinator.
@@ -251,9 +225,7 @@ class ShareGroups(GroupKind[ShareGroup, ShareMember, Partitions, ShareGroupConfi
     def read_member(self, value: Any) -> dict[str, Any]:
         """Return the fields of a member by the record of its subscription."""
         return {
-            "rack_id": value.rack_id,
-            "client_id": value.client_id,
-            "client_host": value.client_host,
+            **super().read_member(value),
             "subscribed_topics": tuple(value.subscribed_topic_names),
         }
 
@@ -293,14 +265,9 @@ class ShareGroups(GroupKind[ShareGroup, ShareMember, Partitions, ShareGroupConfi
 
     # ---------------------------------------------------------------- records
 
-    def member_value(self, member: ShareMember) -> schemas.ShareGroupMemberMetadataValue:
-        """Return the value of a member's subscription."""
-        return schemas.ShareGroupMemberMetadataValue(
-            rack_id=member.rack_id,
-            client_id=member.client_id,
-            client_host=member.client_host,
-            subscribed_topic_names=list(member.subscribed_topics),
-        )
+    def written_fields(self, member: ShareMember) -> dict[str, Any]:
+        """Return the subscription."""
+        return {"subscribed_topic_names": list(member.subscribed_topics)}
 
     def target_value(self, target: Partitions) -> schemas.ShareGroupTargetAssignmentMemberValue:
         """Return the value of a target."""

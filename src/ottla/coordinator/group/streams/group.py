@@ -104,11 +104,6 @@ def without_epochs(tasks: EpochMap) -> TaskMap:
     return task_map(tasks.items())
 
 
-JOIN_EPOCH: Final = 0
-LEAVE_EPOCH: Final = -1
-LEAVE_STATIC_EPOCH: Final = -2
-
-
 class StreamsMemberState(IntEnum):
     """Progress of a member towards its target assignment, by the numbers of its records."""
 

@@ -16,10 +16,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.coordinator.group.member_group import JOIN_EPOCH
+from ottla.coordinator.group.responses import check_epoch
 from ottla.coordinator.group.streams import topology
 from ottla.coordinator.group.streams.configuration import ConfiguredTopology, Status, configure
 from ottla.coordinator.group.streams.group import (
-    JOIN_EPOCH,
     NOT_VALIDATED,
     AssignedTasks,
     Endpoint,
@@ -31,7 +32,7 @@ from ottla.coordinator.group.streams.group import (
     task_map,
     without_epochs,
 )
-from ottla.coordinator.group.streams.validation import check_epoch, check_size, check_tasks
+from ottla.coordinator.group.streams.validation import check_size, check_tasks, is_within
 from ottla.coordinator.runtime import CoordinatorRecord, Result
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis import streams_group_heartbeat as api
@@ -121,7 +122,7 @@ def _find_member(call: _Call) -> StreamsMember:
         known: StreamsMember | None = group.members.get(request.member_id)
         return known or StreamsMember(request.member_id)
     member = group.member(request.member_id)
-    check_epoch(member, request.member_epoch, call.owned)
+    check_epoch("streams", member, request.member_epoch, call.owned, is_within)
     return member
 
 

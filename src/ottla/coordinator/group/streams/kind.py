@@ -9,7 +9,8 @@ GroupMetadataManager.{maybeUpdateStreamsTargetAssignment, computeDelayedTargetAs
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from ottla.coordinator.group.context import StreamsGroupConfig
 from ottla.coordinator.group.group_kind import (
@@ -20,7 +21,6 @@ from ottla.coordinator.group.group_kind import (
     TargetDelay,
     with_epochs,
 )
-from ottla.coordinator.group.member_group import Description
 from ottla.coordinator.group.slices import SLICE, is_large
 from ottla.coordinator.group.streams.assignor import (
     MemberSpec,
@@ -54,40 +54,10 @@ if TYPE_CHECKING:
     from ottla.coordinator.group.streams.configuration import ConfiguredTopology, InternalTopic
     from ottla.coordinator.group.streams.group import EpochMap, TaskMap
     from ottla.coordinator.group.streams.topology import StreamsTopology
-    from ottla.errors import ErrorCode
 
 
 _DescribedGroup = api.StreamsGroupDescribeResponse.DescribedGroup
 _Subtopology = _DescribedGroup.Topology.Subtopology
-
-
-def undescribed(group_id: str, code: ErrorCode, text: str | None = None) -> _DescribedGroup:
-    """Return the description of a group that cannot be described."""
-    return _DescribedGroup(
-        error_code=code,
-        error_message=text,
-        group_id=group_id,
-        group_state="",
-        group_epoch=0,
-        assignment_epoch=0,
-        members=[],
-    )
-
-
-def _describe(group: StreamsGroup, epoch: int) -> Description[_DescribedGroup]:
-    group_epoch, assignment_epoch = group.epochs_at(epoch)
-    members, target = list(group.members.at(epoch).values()), dict(group.target.at(epoch))
-    described = _DescribedGroup(
-        group_id=group.group_id,
-        group_state=group.state_at(epoch).value,
-        group_epoch=group_epoch,
-        assignment_epoch=assignment_epoch,
-        topology=_topology(group, epoch),
-        members=[],
-    )
-    return Description(
-        described, (_member(member, target.get(member.member_id) or Tasks()) for member in members)
-    )
 
 
 def _topology(group: StreamsGroup, epoch: int) -> _DescribedGroup.Topology | None:
@@ -157,32 +127,6 @@ def _sent(topics: list[schemas.TopicInfo]) -> list[api.TopicInfo]:
     ]
 
 
-def _member(member: StreamsMember, target: Tasks) -> _DescribedGroup.Member:
-    assigned, endpoint = member.assigned, member.user_endpoint
-    active = without_epochs(assigned.active)
-    return _DescribedGroup.Member(
-        member_id=member.member_id,
-        member_epoch=member.member_epoch,
-        instance_id=member.instance_id,
-        rack_id=member.rack_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        topology_epoch=member.topology_epoch,
-        process_id=member.process_id,
-        user_endpoint=(
-            None if endpoint is None else api.Endpoint(host=endpoint.host, port=endpoint.port)
-        ),
-        client_tags=[
-            api.KeyValue(key=key, value=value) for key, value in member.client_tags.items()
-        ],
-        task_offsets=[],
-        task_end_offsets=[],
-        assignment=_assignment(Tasks(active, assigned.standby, assigned.warmup)),
-        target_assignment=_assignment(target),
-        is_classic=False,
-    )
-
-
 def _assignment(tasks: Tasks) -> api.Assignment:
     return api.Assignment(
         active_tasks=_task_ids(tasks.active),
@@ -205,7 +149,8 @@ class StreamsGroups(GroupKind[StreamsGroup, StreamsMember, Tasks, StreamsGroupCo
     """Adds the topology, its validated epoch and the settings of the assignment."""
 
     name = StreamsGroup.group_type
-    undescribed = staticmethod(undescribed)
+    described_class = _DescribedGroup
+    undescribed_fields: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     group_class = StreamsGroup
     member_class = StreamsMember
     states = StreamsState
@@ -233,6 +178,15 @@ class StreamsGroups(GroupKind[StreamsGroup, StreamsMember, Tasks, StreamsGroupCo
     other_records = (
         RecordType(23, schemas.StreamsGroupTopologyKey, schemas.StreamsGroupTopologyValue),
     )
+    member_fields = (
+        "instance_id",
+        "rack_id",
+        "client_id",
+        "client_host",
+        "rebalance_timeout_ms",
+        "topology_epoch",
+        "process_id",
+    )
     assignment_fields = (
         "member_epoch",
         "previous_member_epoch",
@@ -246,9 +200,37 @@ class StreamsGroups(GroupKind[StreamsGroup, StreamsMember, Tasks, StreamsGroupCo
         super().__init__(environment)
         self.settings = environment.dependencies.streams_settings
 
-    def describe(self, group: StreamsGroup, epoch: int) -> Description[_DescribedGroup]:
-        """Describe a group in the log's state of an epoch."""
-        return _describe(group, epoch)
+    def described_fields(self, group: StreamsGroup, epoch: int) -> dict[str, Any]:
+        """Return the topology."""
+        return {"topology": _topology(group, epoch)}
+
+    def describe_member(
+        self, member: StreamsMember, target: Tasks | None
+    ) -> _DescribedGroup.Member:
+        """Describe a member with its target."""
+        assigned, endpoint = member.assigned, member.user_endpoint
+        active = without_epochs(assigned.active)
+        return _DescribedGroup.Member(
+            member_id=member.member_id,
+            member_epoch=member.member_epoch,
+            instance_id=member.instance_id,
+            rack_id=member.rack_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            topology_epoch=member.topology_epoch,
+            process_id=member.process_id,
+            user_endpoint=(
+                None if endpoint is None else api.Endpoint(host=endpoint.host, port=endpoint.port)
+            ),
+            client_tags=[
+                api.KeyValue(key=key, value=value) for key, value in member.client_tags.items()
+            ],
+            task_offsets=[],
+            task_end_offsets=[],
+            assignment=_assignment(Tasks(active, assigned.standby, assigned.warmup)),
+            target_assignment=_assignment(target or Tasks()),
+            is_classic=False,
+        )
 
     # ---------------------------------------------------------------- replay
 
@@ -266,13 +248,7 @@ class StreamsGroups(GroupKind[StreamsGroup, StreamsMember, Tasks, StreamsGroupCo
         """Return the fields of a member by the record of its metadata."""
         endpoint = value.user_endpoint
         return {
-            "instance_id": value.instance_id,
-            "rack_id": value.rack_id,
-            "client_id": value.client_id,
-            "client_host": value.client_host,
-            "rebalance_timeout_ms": value.rebalance_timeout_ms,
-            "topology_epoch": value.topology_epoch,
-            "process_id": value.process_id,
+            **super().read_member(value),
             "user_endpoint": None if endpoint is None else Endpoint(endpoint.host, endpoint.port),
             "client_tags": {tag.key: tag.value for tag in value.client_tags},
         }
@@ -329,25 +305,18 @@ class StreamsGroups(GroupKind[StreamsGroup, StreamsMember, Tasks, StreamsGroupCo
         """Return the record of a topology."""
         return CoordinatorRecord(schemas.StreamsGroupTopologyKey(group_id=group_id), value)
 
-    def member_value(self, member: StreamsMember) -> schemas.StreamsGroupMemberMetadataValue:
-        """Return the value of a member's metadata."""
+    def written_fields(self, member: StreamsMember) -> dict[str, Any]:
+        """Return the endpoint and the tags."""
         endpoint = member.user_endpoint
-        return schemas.StreamsGroupMemberMetadataValue(
-            instance_id=member.instance_id,
-            rack_id=member.rack_id,
-            client_id=member.client_id,
-            client_host=member.client_host,
-            rebalance_timeout_ms=member.rebalance_timeout_ms,
-            topology_epoch=member.topology_epoch,
-            process_id=member.process_id,
-            user_endpoint=None
+        return {
+            "user_endpoint": None
             if endpoint is None
             else schemas.Endpoint(host=endpoint.host, port=endpoint.port),
-            client_tags=[
+            "client_tags": [
                 schemas.KeyValue(key=key, value=value)
                 for key, value in sorted(member.client_tags.items())
             ],
-        )
+        }
 
     def target_value(self, target: Tasks) -> schemas.StreamsGroupTargetAssignmentMemberValue:
         """Return the value of a target."""

@@ -12,19 +12,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ottla.coordinator.group.responses import fenced_epoch, full_group, require, require_filled
-from ottla.coordinator.group.streams.group import (
-    JOIN_EPOCH,
-    LEAVE_STATIC_EPOCH,
-    StreamsMember,
-)
+from ottla.coordinator.group.member_group import JOIN_EPOCH, LEAVE_STATIC_EPOCH
+from ottla.coordinator.group.responses import full_group, require, require_filled
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ottla.coordinator.group.streams.configuration import ConfiguredSubtopology
-    from ottla.coordinator.group.streams.group import EpochMap, StreamsGroup, TaskMap, Tasks
+    from ottla.coordinator.group.streams.group import (
+        EpochMap,
+        StreamsGroup,
+        StreamsMember,
+        TaskMap,
+        Tasks,
+    )
     from ottla.protocol.apis.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 
 
@@ -85,24 +87,8 @@ def _check_join(request: StreamsGroupHeartbeatRequest) -> None:
                 )
 
 
-def check_epoch(member: StreamsMember, epoch: int, owned: Tasks | None) -> None:
-    """Raise FENCED_MEMBER_EPOCH unless the member is at this epoch.
-
-    The previous epoch is accepted where the response with the new one may have been lost: if the
-    member owns nothing but what it is assigned.
-    """
-    if epoch in (member.member_epoch, JOIN_EPOCH):
-        return
-    if epoch > member.member_epoch:
-        relation = "greater"
-    elif epoch == member.previous_member_epoch and _is_within(owned, member):
-        return
-    else:
-        relation = "smaller"
-    raise fenced_epoch("streams", relation, epoch, member.member_epoch)
-
-
-def _is_within(owned: Tasks | None, member: StreamsMember) -> bool:
+def is_within(owned: Tasks | None, member: StreamsMember) -> bool:
+    """Whether a member reports tasks, and only those that it is assigned."""
     assigned = member.assigned
     return owned is not None and (
         _are_all_in(owned.active, assigned.active)
