@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.coordinator.group import group_admin
-from ottla.coordinator.group.consumer import kind as consumer_describe
-from ottla.coordinator.group.share import kind as share_describe
-from ottla.coordinator.group.streams import kind as streams_describe
+from ottla.coordinator.group.consumer.kind import ConsumerGroups
+from ottla.coordinator.group.share.kind import ShareGroups
+from ottla.coordinator.group.streams.kind import StreamsGroups
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.protocol.apis.describe_groups import DescribeGroupsRequest
@@ -57,8 +57,8 @@ def described(monkeypatch: pytest.MonkeyPatch) -> list[None]:
 
         return count
 
-    for module in (consumer_describe, share_describe, streams_describe):
-        monkeypatch.setattr(module, "_member", counting(module._member))
+    for kind in (ConsumerGroups, ShareGroups, StreamsGroups):
+        monkeypatch.setattr(kind, "describe_member", counting(kind.describe_member))
     monkeypatch.setattr(group_admin, "DescribedMember", counting(group_admin.DescribedMember))
     return found
 

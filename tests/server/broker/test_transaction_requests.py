@@ -19,6 +19,7 @@ from ottla.protocol.apis.add_partitions_to_txn import (
 )
 from ottla.protocol.apis.write_txn_markers import WriteTxnMarkersRequest
 from ottla.purgatory.expiries import Expiries
+from ottla.purgatory.loop import Loop
 from ottla.purgatory.pending import Pending
 from ottla.purgatory.timing_wheel import TimingWheel
 from ottla.purgatory.work import Worker
@@ -26,7 +27,7 @@ from ottla.server.broker.transaction_markers import MarkerWriter
 from ottla.server.broker.transaction_verification import TransactionVerification
 from ottla.storage.producers.append import Verification
 from ottla.types import TopicPartition
-from tests.coordinator.harness import VirtualClock
+from tests.coordinator.harness import VirtualClock, loop_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +61,7 @@ class World:
         owner = TopicPartition("__transaction_state", 0)
         settings: Callable[[], Any] = lambda: config  # noqa: E731 - a stand-in
         self.verification = TransactionVerification(
-            channel, lambda _name: owner, self.timer, self.clock, settings
+            channel, lambda _name: owner, loop_of(self.timer, self.clock), settings
         )
 
     def _add_own(self, *_: object) -> Pending[ErrorCode] | None:
@@ -196,10 +197,9 @@ class Markers:
         self._leader = leader
         self._writer = MarkerWriter(
             self.replicas,
-            Worker(self.turns.append, max_steps=4),
+            Loop(self.clock, self.timer, Worker(self.turns.append, max_steps=4)),
             {},
             Expiries(self.timer),
-            self.clock,
             timeout_ms=1000,
         )
 

@@ -15,6 +15,7 @@ from ottla.purgatory.timing_wheel import TimingWheel
 from ottla.server.node.lifecycle import BrokerLifecycle
 from ottla.types import OffsetAndEpoch, Uuid
 from tests.controller.harness import PROPERTIES, HandClock
+from tests.coordinator.harness import loop_of
 
 if TYPE_CHECKING:
     import pytest
@@ -62,8 +63,7 @@ class Fenced:
             self.image,
             incarnation_id=Uuid(bytes(16)),
             cordoned=[],
-            clock=self.clock,
-            timer=self.timer,
+            loop=loop_of(self.timer, self.clock),
             on_report_timeout=self.untold.append,
         )
         self.unfenced = self.lifecycle.start_heartbeats()

@@ -18,6 +18,7 @@ from ottla.purgatory.timing_wheel import TimingWheel
 from ottla.server.node.lifecycle import ControllerRegistrationManager
 from ottla.types import OffsetAndEpoch, Uuid
 from tests.controller.harness import HandClock
+from tests.coordinator.harness import loop_of
 
 if TYPE_CHECKING:
     from ottla.protocol.apis.controller_registration import ControllerRegistrationRequest
@@ -72,8 +73,7 @@ class Standby:
             _registration(NEW),
             self.image,
             self.channel,  # type: ignore[arg-type] # a part of it
-            clock=self.clock,
-            timer=self.timer,
+            loop=loop_of(self.timer, self.clock),
             rng=Random(1),
         )
 

@@ -93,8 +93,7 @@ def make_coordinators(
     verification = TransactionVerification(
         channel,
         lambda name: registry.partition_of_transaction(name),  # noqa: PLW0108 - made below
-        timer,
-        clock,
+        loop,
         lambda: metadata.config,
     )
     share = ShareCoordinator(

@@ -21,10 +21,10 @@ from ottla.storage.directories.partition_dir_names import check_future_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
     from ottla.metadata.partition import PartitionRegistration
-    from ottla.purgatory.timing_wheel import TimerTask, TimingWheel
+    from ottla.purgatory.loop import Loop
+    from ottla.purgatory.timing_wheel import TimerTask
     from ottla.quota.replication import ReplicationQuota
     from ottla.replication.partition import Partition
     from ottla.replication.replica_set import ReplicaSet
@@ -62,8 +62,7 @@ class DirectoryMoves:
         *,
         quota: ReplicationQuota,
         run_on_volume: RunOnVolume,
-        clock: Clock,
-        timer: TimingWheel,
+        loop: Loop,
         on_exchanged: Callable[[PartitionLog], object],
     ) -> None:
         """on_exchanged(old) is called with each log that was replaced by its future log."""
@@ -74,8 +73,8 @@ class DirectoryMoves:
         self._assignments = assignments
         self._quota = quota
         self._run_on_volume = run_on_volume
-        self._clock = clock
-        self._timer = timer
+        self._clock = loop.clock
+        self._timer = loop.timer
         self._on_exchanged = on_exchanged
         self._max_copying = concurrent_moves(config)
         self._moves: dict[TopicPartition, DirectoryMove] = {}

@@ -23,9 +23,9 @@ from ottla.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ottla.clock import Clock
     from ottla.purgatory.expiries import Expiries
-    from ottla.purgatory.work import Work, Worker
+    from ottla.purgatory.loop import Loop
+    from ottla.purgatory.work import Work
     from ottla.replication.leader_state import LeaderState
     from ottla.replication.partition import Partition
     from ottla.replication.replica_set import Appended, ReplicaSet
@@ -109,19 +109,18 @@ class MarkerWriter:
     def __init__(
         self,
         replicas: ReplicaSet,
-        worker: Worker,
+        loop: Loop,
         participants: Mapping[str, TransactionParticipant],
         expiries: Expiries,
-        clock: Clock,
         *,
         timeout_ms: int,
     ) -> None:
         """Participants are the coordinators by the internal topics they write to."""
         self._replicas = replicas
-        self._worker = worker
+        self._worker = loop.worker
         self._participants = participants
         self._expiries = expiries
-        self._clock = clock
+        self._clock = loop.clock
         self._timeout_ms = timeout_ms
 
     def write(self, request: WriteTxnMarkersRequest) -> Pending[WriteTxnMarkersResponse]:

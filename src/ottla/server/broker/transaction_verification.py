@@ -23,11 +23,10 @@ from ottla.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
     from ottla.coordinator.transaction.decisions import ProducerKey
     from ottla.protocol.apis.add_partitions_to_txn import AddPartitionsToTxnResponse
-    from ottla.purgatory.timing_wheel import TimingWheel
+    from ottla.purgatory.loop import Loop
     from ottla.replication.partition import Partition
     from ottla.server.broker.broker_channel import BrokerChannel
     from ottla.storage.producers.append import Verification
@@ -114,15 +113,14 @@ class TransactionVerification:
         self,
         channel: BrokerChannel,
         coordinator_of: Callable[[str], TopicPartition | None],
-        timer: TimingWheel,
-        clock: Clock,
+        loop: Loop,
         config: Callable[[], BrokerConfig],
     ) -> None:
         """coordinator_of returns the partition that owns a transactional id, if it exists."""
         self._channel = channel
         self._coordinator_of = coordinator_of
-        self._timer = timer
-        self._clock = clock
+        self._timer = loop.timer
+        self._clock = loop.clock
         self._config = config
         self.times_ms = Recent()
         """Response times of coordinators."""

@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Mapping
     from random import Random
 
-    from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
     from ottla.metadata.broker import SupportedLevels
     from ottla.metadata.delta import MetadataDelta
     from ottla.metadata.image.image import MetadataImage
     from ottla.protocol.apis.broker_heartbeat import BrokerHeartbeatResponse
     from ottla.protocol.apis.broker_registration import BrokerRegistrationResponse
-    from ottla.purgatory.timing_wheel import TimerTask, TimingWheel
+    from ottla.purgatory.loop import Loop
+    from ottla.purgatory.timing_wheel import TimerTask
     from ottla.server.controller.active_controller import ActiveController
     from ottla.server.controller.channel import ControllerChannel
     from ottla.server.controller.quorum_view import QuorumView
@@ -141,8 +141,7 @@ class BrokerLifecycle:
         *,
         incarnation_id: Uuid,
         cordoned: list[Uuid],
-        clock: Clock,
-        timer: TimingWheel,
+        loop: Loop,
         on_report_timeout: Callable[[KafkaError], None],
     ) -> None:
         """Take the image that this broker has applied, and the ids of its cordoned directories.
@@ -153,8 +152,8 @@ class BrokerLifecycle:
         self._controller = controller
         self._image = image
         self._incarnation_id = incarnation_id
-        self._clock = clock
-        self._timer = timer
+        self._clock = loop.clock
+        self._timer = loop.timer
         self._is_stopped = False
         self._cordoned: list[Uuid] | None = cordoned or None
         """None until a directory is cordoned: the controller keeps its list while it is None."""
@@ -381,16 +380,15 @@ class ControllerRegistrationManager:
         image: MetadataImage,
         channel: ActiveController,
         *,
-        clock: Clock,
-        timer: TimingWheel,
+        loop: Loop,
         rng: Random,
     ) -> None:
         """Take what this controller registers, and the image that this node has applied."""
         self._own = own
         self._image = image
         self._channel = channel
-        self._clock = clock
-        self._timer = timer
+        self._clock = loop.clock
+        self._timer = loop.timer
         self._backoff = Backoff(*_BACKOFF_MS, rng, jitter=_JITTER)
         self._is_waiting = False
         """Whether a request has no answer yet."""
@@ -477,7 +475,6 @@ def registration_manager(
         own,
         image,
         channel,
-        clock=resources.environment.clock,
-        timer=resources.timer,
+        loop=resources.core_loop,
         rng=resources.environment.rng,
     )

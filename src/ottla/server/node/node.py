@@ -165,8 +165,7 @@ class Node:
             loader.image,
             incarnation_id=resources.environment.new_uuid(),
             cordoned=self._cordoned_ids(self.config),
-            clock=self.clock,
-            timer=resources.timer,
+            loop=resources.core_loop,
             on_report_timeout=self._halt,
         )
         parts.add(
@@ -428,10 +427,9 @@ class Node:
     ) -> MarkerWriter:
         return MarkerWriter(
             replicas,
-            self._resources.worker,
+            self._resources.core_loop,
             {OFFSETS_TOPIC: coordinators.groups},
             expiries,
-            self.clock,
             timeout_ms=self.config.request_timeout_ms,
         )
 
@@ -445,8 +443,7 @@ class Node:
             self._replication.directories,
             quota=self._quotas.replication.directories,
             run_on_volume=resources.workers.moves.run,
-            clock=self.clock,
-            timer=resources.timer,
+            loop=resources.core_loop,
             on_exchanged=delayed_fetches.complete_watchers,
         )
 
