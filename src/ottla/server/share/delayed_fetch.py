@@ -2,7 +2,8 @@
 
 It reads the log where records may be acquired. A read acquires nothing, so that fetches of other
 members do not wait for this one. With enough bytes, or at the deadline, the fetch acquires the
-records that are still available.
+records that are still available. For records in remote storage alone it waits until that was read,
+at most remote.fetch.max.wait.ms.
 
 Kafka: kafka.server.share.{DelayedShareFetch, ShareFetchUtils}.
 """
@@ -10,6 +11,7 @@ Kafka: kafka.server.share.{DelayedShareFetch, ShareFetchUtils}.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
@@ -19,7 +21,7 @@ from ottla.replication.share import acquiring
 from ottla.replication.share.acquiring import AcquireRequest, acquire, walk
 from ottla.replication.share.partition import Phase
 from ottla.server.requests.page_cache import when_warm
-from ottla.storage.log.append_info import FetchIsolation
+from ottla.storage.log.append_info import FetchIsolation, OffsetMovedToTier
 from ottla.types import FileSlice
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from ottla.replication.share.acquiring import Acquired, FetchedBatch
     from ottla.replication.share.partition import SharePartition
+    from ottla.server.remote.reader import RemoteRead, RemoteReader
     from ottla.server.system.environment import RunOnVolume
     from ottla.storage.log.reads import Found
 
@@ -68,6 +71,11 @@ class _Read:
     partition: SharePartition
     offset: int
     begin_ms: int
+    max_bytes: int
+    is_first: bool
+    moved: OffsetMovedToTier | None = None
+    """Where the records are in remote storage alone."""
+    in_tier: RemoteRead[Found] | None = None
     found: Found | None = None
     error: KafkaError | None = None
 
@@ -94,8 +102,11 @@ class DelayedShareFetch(DelayedOperation):
         limits: ShareFetchLimits,
         deadline_ms: int,
         run_on_volume: RunOnVolume,
+        *,
+        reader: RemoteReader | None = None,
     ) -> None:
         super().__init__(deadline_ms)
+        self._reader = reader
         self._on_error = on_error
         self._partitions = dict(partitions)
         self._limits = limits
@@ -111,22 +122,49 @@ class DelayedShareFetch(DelayedOperation):
         self._partitions.pop(name, None)
 
     def try_complete(self) -> bool:
-        """Complete with enough bytes, an error of the log, or nothing to wait for."""
+        """Complete with enough bytes, an error of the log, a read of the tier, or no partition."""
         if not self._partitions or not self._limits.is_wanted():
             return self.force_complete()
         reads = self._read()
         size = sum(read.size for read in reads)
-        has_error = any(read.error is not None for read in reads)
-        if has_error or (size and size >= self._limits.min_bytes):
+        is_ready = any(read.error is not None or self._reads_tier(read) for read in reads)
+        if is_ready or (size and size >= self._limits.min_bytes):
             self._reads = reads
             return self.force_complete()
         for read in reads:
             read.end()
         return False
 
+    def _reads_tier(self, read: _Read) -> bool:
+        """Whether remote storage is to be read; not while its rate is exceeded."""
+        return read.moved is not None and self._reader is not None and not self._reader.is_throttled
+
     def on_complete(self) -> None:
-        """Acquire and answer, after a worker has read ahead what the page cache lacks."""
+        """Acquire and answer, after workers have read what the page cache or the disk lacks."""
         reads = self._read() if self._reads is None else self._reads
+        begun: list[RemoteRead[Found]] = []
+        for read in reads:
+            if read.moved is not None and self._reader is not None and self._reads_tier(read):
+                isolation = _isolation(read.partition)
+                read.in_tier = self._reader.read(read.partition.replica.log, read.moved, isolation)
+                begun.append(read.in_tier)
+        if begun and self._reader is not None:
+            self._reader.wait_for_fetches(begun, partial(self._take_tier, reads))
+        else:
+            self._warm(reads)
+
+    def _take_tier(self, reads: list[_Read]) -> None:
+        """Continue with what remote storage has sent; local files may be others by now."""
+        for read in reads:
+            if read.in_tier is None:
+                self._find(read)
+            elif isinstance(read.in_tier.result.error, KafkaError):
+                read.error = read.in_tier.result.error
+            elif read.in_tier.result.done:
+                read.found = read.in_tier.result.value
+        self._warm(reads)
+
+    def _warm(self, reads: list[_Read]) -> None:
         cold = [
             read.found[0]
             for read in reads
@@ -150,30 +188,32 @@ class DelayedShareFetch(DelayedOperation):
         reads: list[_Read] = []
         for name, one in ready:
             begin_ms = one.environment.clock.monotonic_ms()
-            read = _Read(name, one, one.next_fetch_offset(), begin_ms)
+            is_first = not any(before.size for before in reads)
+            max_bytes = max(1, left // len(ready))
+            read = _Read(name, one, one.next_fetch_offset(), begin_ms, max_bytes, is_first)
             reads.append(read)
-            if one.phase is Phase.FENCED:
-                read.error = KafkaError(_DROPPED)
-                continue
-            try:
-                read.found = self._find(
-                    read,
-                    max(1, left // len(ready)),
-                    is_first=not any(before.size for before in reads),
-                )
-            except KafkaError as error:
-                read.error = error
+            self._find(read)
         return reads
 
-    def _find(self, read: _Read, max_bytes: int, *, is_first: bool) -> Found:
-        partition = read.partition
-        isolation = FetchIsolation.HIGH_WATERMARK
-        if partition.settings.is_committed_only:
-            isolation = FetchIsolation.TXN_COMMITTED
-        partition.replica.check_leader(partition.leader_epoch)
-        return partition.replica.read(
-            read.offset, max_bytes, isolation, partition.leader_epoch, is_first
-        )
+    def _find(self, read: _Read) -> None:
+        partition, read.found = read.partition, None
+        if partition.phase is Phase.FENCED:
+            read.error = KafkaError(_DROPPED)
+            return
+        try:
+            partition.replica.check_leader(partition.leader_epoch)
+            read.found = partition.replica.read(
+                read.offset,
+                read.max_bytes,
+                _isolation(partition),
+                partition.leader_epoch,
+                read.is_first,
+            )
+        except OffsetMovedToTier as moved:
+            read.moved = moved
+            read.error = moved if self._reader is None else None
+        except KafkaError as error:
+            read.error = error
 
     def _acquire(self, reads: list[_Read]) -> None:
         results: dict[object, FetchedRecords] = {
@@ -212,6 +252,11 @@ class DelayedShareFetch(DelayedOperation):
         if not acquired:
             return FetchedRecords()
         return FetchedRecords(_cut(records, fetched.batches, acquired), acquired)
+
+
+def _isolation(partition: SharePartition) -> FetchIsolation:
+    is_committed_only = partition.settings.is_committed_only
+    return FetchIsolation.TXN_COMMITTED if is_committed_only else FetchIsolation.HIGH_WATERMARK
 
 
 def _is_cold(records: FileSlice) -> bool:

@@ -187,7 +187,12 @@ def _fetch(
         broker.share.fetched(session.key.group_id, 100 * got / len(opened), waited_ms)
 
     delayed = DelayedShareFetch(
-        broker.share.failed, opened, limits, start_ms + request.max_wait_ms, broker.run_on_volume
+        broker.share.failed,
+        opened,
+        limits,
+        start_ms + request.max_wait_ms,
+        broker.run_on_volume,
+        reader=broker.remote_reader,
     )
     delayed.answer.on_done(measure)
     delayed.failures.update(refused)
