@@ -92,6 +92,17 @@ class ColumnReader:
                 batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
             yield Parsed(batch, columns.next_offset)
 
+    def first_at(self, chunk: Chunk, start: int, until: int, timestamp_ms: int) -> int | None:
+        """Return the offset of the first record of a chunk that is as new as a time."""
+        for columns in parse_columns(
+            chunk.records, start_offset=start, end_offset=until, keys=False, values=False
+        ):
+            times = np.frombuffer(columns.timestamps, np.int64, columns.rows)
+            rows = np.flatnonzero(times >= timestamp_ms)
+            if len(rows):
+                return int(np.frombuffer(columns.offsets, np.int64, columns.rows)[rows[0]])
+        return None
+
     def _array(self, name: str, columns: Columns) -> pa.Array:
         rows = columns.rows
         if name == "key":

@@ -1,0 +1,253 @@
+"""Where a scan reads: log directories of nodes that may run or not, or the nodes themselves.
+
+Kafka: none.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from ottla.clients.cluster_reader import ClusterReader
+from ottla.clients.range_fetcher import OffsetRange, RangeFetcher
+from ottla.clients.settings import COMMON, read_settings
+from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from ottla.storage.directories.checkpoints import decode_offsets
+from ottla.storage.directories.partition_dir_names import has_only_files_of_logs, partition_of
+from ottla.storage.layout import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_CHECKPOINT,
+    META_PROPERTIES,
+    PARTITION_METADATA,
+)
+from ottla.tables.partition_files import FileReader, Filter, PartitionFiles
+from ottla.tables.read_only import ReadOnlyDirectory
+from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ottla.clients.cluster_reader import TopicLayout
+    from ottla.clients.range_fetcher import Chunk
+
+POLL_TIMEOUT_MS: Final = 60_000
+"""A read from brokers fails after this time without progress."""
+FETCH_BYTES: Final = 4 * 1024 * 1024
+
+
+class RangeReader(Protocol):
+    """Reads one range of a partition's offsets in chunks; the caller reports its progress."""
+
+    position: int
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield complete batches up to the end of the range."""
+
+    def advance(self, next_offset: int) -> None:
+        """Continue at next_offset."""
+
+
+class Bounds(NamedTuple):
+    """The first offset of a partition and the one after its last readable record."""
+
+    start: int
+    end: int
+
+
+class Source(Protocol):
+    """The partitions of one topic; methods raise KafkaError."""
+
+    def bounds(self, *, read_committed: bool) -> dict[int, Bounds]:
+        """Return the offsets of each partition that can be read now."""
+
+    def offset_at(self, partition: int, timestamp_ms: int, bounds: Bounds) -> int:
+        """Return an offset before which no record is as new as a time; the end without one.
+
+        The record at the offset is as new, if there is one.
+        """
+
+    def reader(
+        self, offset_range: OffsetRange, *, read_committed: bool, row_filter: Filter
+    ) -> RangeReader:
+        """Return a reader of a range."""
+
+
+class DirectorySource:
+    """A topic in log directories; of several copies of a partition the most advanced is read."""
+
+    def __init__(self, topic: str, data_dirs: Sequence[str | Path]) -> None:
+        """Find the topic's partitions; KafkaError when there are none."""
+        self.topic = topic
+        self._partitions: dict[int, PartitionFiles] = {}
+        names: set[str] = set()
+        for root in map(Path, data_dirs):
+            directory = ReadOnlyDirectory(root)
+            found = list(_partitions_in(directory))
+            names |= {partition.topic for partition in found}
+            offsets = _Checkpoints(directory)
+            for partition in found:
+                if partition.topic == topic:
+                    self._add(offsets.files_of(partition))
+        if not self._partitions:
+            where = ", ".join(map(str, data_dirs))
+            near = ", ".join(sorted(name for name in names if not name.startswith("__"))[:10])
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"there is no topic {topic!r} in {where}" + (f"; there are {near}" if near else ""),
+            )
+
+    def _add(self, files: PartitionFiles) -> None:
+        other = self._partitions.get(files.partition.partition)
+        if other is None or other.end_offset < files.end_offset:
+            self._partitions[files.partition.partition] = files
+
+    def bounds(self, *, read_committed: bool) -> dict[int, Bounds]:
+        """Return the offsets up to the high watermark, or the last stable offset."""
+        return {
+            number: Bounds(
+                files.start_offset,
+                files.last_stable_offset(files.end_offset) if read_committed else files.end_offset,
+            )
+            for number, files in sorted(self._partitions.items())
+        }
+
+    def offset_at(self, partition: int, timestamp_ms: int, bounds: Bounds) -> int:
+        """Return the first offset of a record as new as a time; the end without one."""
+        from ottla.tables.arrow import ColumnReader
+
+        files = self._partitions[partition]
+        start = files.offset_at(timestamp_ms, bounds.end)
+        if start is None:
+            return bounds.end
+        offset_range = OffsetRange(files.partition, max(start, bounds.start), bounds.end)
+        reader = FileReader(files, offset_range, read_committed=False, row_filter=Filter())
+        columns = ColumnReader(("offset",), files.partition)
+        for chunk in reader.chunks():
+            found = columns.first_at(chunk, reader.position, bounds.end, timestamp_ms)
+            if found is not None:
+                return found
+        return bounds.end
+
+    def reader(
+        self, offset_range: OffsetRange, *, read_committed: bool, row_filter: Filter
+    ) -> RangeReader:
+        """Return a reader of segment files."""
+        return FileReader(
+            self._partitions[offset_range.partition.partition],
+            offset_range,
+            read_committed=read_committed,
+            row_filter=row_filter,
+        )
+
+
+class _Checkpoints:
+    """The offsets that a node has noted for the logs of a directory."""
+
+    def __init__(self, directory: ReadOnlyDirectory) -> None:
+        self._directory = directory
+        self._starts = self._read(LOG_START_CHECKPOINT)
+        self._watermarks = self._read(HIGH_WATERMARK_CHECKPOINT)
+
+    def _read(self, name: str) -> dict[TopicPartition, int] | None:
+        """Return a checkpoint's offsets; None without the file, as in a copy of logs alone."""
+        try:
+            return decode_offsets(self._directory.read_file(name))
+        except (FileNotFoundError, CorruptMessage):
+            return None
+
+    def files_of(self, partition: TopicPartition) -> PartitionFiles:
+        """Return a partition's files; one that its checkpoint does not know yet has no records."""
+        watermarks = self._watermarks
+        return PartitionFiles(
+            self._directory,
+            partition,
+            log_start_offset=(self._starts or {}).get(partition, 0),
+            high_watermark=None if watermarks is None else watermarks.get(partition, 0),
+        )
+
+
+def _partitions_in(directory: ReadOnlyDirectory) -> Iterator[TopicPartition]:
+    """Yield the partitions with a log in a directory; KafkaError for one that is none of a node."""
+    try:
+        names = directory.list()
+    except OSError as error:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG, f"{directory.root}: {error.strerror or error}"
+        ) from error
+    is_of_a_node = META_PROPERTIES in names
+    for name in names:
+        partition = partition_of(name)
+        if partition is not None and directory.is_directory(name) and _is_log(directory, name):
+            is_of_a_node = True
+            yield partition
+    if not is_of_a_node:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"{directory.root} is no log directory of Kafka or Ottla: it has neither "
+            f"{META_PROPERTIES} nor logs; give a directory of log.dirs",
+        )
+
+
+def _is_log(directory: ReadOnlyDirectory, name: str) -> bool:
+    names = directory.list(name)
+    return PARTITION_METADATA in names or (bool(names) and has_only_files_of_logs(names))
+
+
+class _FetchOptions(NamedTuple):
+    """The options of a range fetcher."""
+
+    isolation_level: int
+    poll_timeout_ms: int = POLL_TIMEOUT_MS
+    partition_max_bytes: int = FETCH_BYTES
+    fail_on_data_loss: bool = False
+
+
+class ClusterSource:
+    """A topic of running brokers."""
+
+    def __init__(self, topic: str, config: Mapping[str, Any]) -> None:
+        """Find the topic; KafkaError when it is missing or no broker answers."""
+        self.topic = topic
+        self._config = dict(config)
+        with self._open() as cluster:
+            self._layout: TopicLayout = cluster.named_topics([topic])[topic]
+
+    def _open(self) -> ClusterReader:
+        return ClusterReader(read_settings(COMMON, self._config, {}), first_answer_ms=10_000)
+
+    def _parts(self) -> list[TopicPartition]:
+        return [TopicPartition(self.topic, number) for number in sorted(self._layout.leaders)]
+
+    def bounds(self, *, read_committed: bool) -> dict[int, Bounds]:
+        """Return the offsets up to the high watermark, or the last stable offset."""
+        parts = self._parts()
+        with self._open() as cluster:
+            starts = cluster.offsets(dict.fromkeys(parts, EARLIEST_TIMESTAMP))
+            ends = cluster.offsets(
+                dict.fromkeys(parts, LATEST_TIMESTAMP), isolation_level=int(read_committed)
+            )
+        return {part.partition: Bounds(starts[part], ends[part]) for part in parts}
+
+    def offset_at(self, partition: int, timestamp_ms: int, bounds: Bounds) -> int:
+        """Return the first offset of a record as new as a time; the end without one."""
+        part = TopicPartition(self.topic, partition)
+        with self._open() as cluster:
+            found = cluster.offsets({part: timestamp_ms})[part]
+        return bounds.end if found < 0 else found
+
+    def reader(
+        self,
+        offset_range: OffsetRange,
+        *,
+        read_committed: bool,
+        row_filter: Filter,  # noqa: ARG002 - brokers answer all batches
+    ) -> RangeReader:
+        """Return a reader that fetches."""
+        return RangeFetcher(
+            self._open(),
+            _FetchOptions(int(read_committed)),
+            offset_range,
+            str(self._layout.topic_id) if self._layout.topic_id else "",
+            self._layout.leaders.get(offset_range.partition.partition),
+        )
