@@ -196,6 +196,7 @@ COMMANDS: dict[str, Command] = {
         "share_groups",
         "List, describe, reset, delete share groups.",
     ),
+    "sql": Command("ottla.cli.commands.sql", "sql", "Query topics with SQL."),
     "storage": Command(
         "ottla.cli.commands.storage", "storage", "Format and inspect log directories."
     ),

@@ -238,8 +238,8 @@ class PartitionFiles:
         return sorted(found, key=lambda entry: entry.last_offset)
 
 
-class Filter(NamedTuple):
-    """What a reader of files may leave out whole; rows are filtered by their own values."""
+class SkipRule(NamedTuple):
+    """Which segments and blocks a reader of files may leave out; rows have filters of their own."""
 
     min_timestamp_ms: int | None = None
 
@@ -253,7 +253,7 @@ class FileReader:
         offset_range: OffsetRange,
         *,
         read_committed: bool,
-        row_filter: Filter,
+        skip_rule: SkipRule,
     ) -> None:
         self.files = files
         self.offset_range = offset_range
@@ -262,7 +262,7 @@ class FileReader:
             files.aborted(offset_range.start, offset_range.until) if read_committed else []
         )
         self._markers = [entry.last_offset for entry in self._aborted]
-        self._min_timestamp_ms = row_filter.min_timestamp_ms
+        self._min_timestamp_ms = skip_rule.min_timestamp_ms
 
     def advance(self, next_offset: int) -> None:
         """Continue at next_offset."""

@@ -21,7 +21,7 @@ from ottla.storage.layout import (
     META_PROPERTIES,
     PARTITION_METADATA,
 )
-from ottla.tables.partition_files import FileReader, Filter, PartitionFiles
+from ottla.tables.partition_files import FileReader, PartitionFiles, SkipRule
 from ottla.tables.read_only import ReadOnlyDirectory
 from ottla.types import TopicPartition
 
@@ -55,7 +55,7 @@ class Bounds(NamedTuple):
     end: int
 
 
-class Source(Protocol):
+class TopicSource(Protocol):
     """The partitions of one topic; methods raise KafkaError."""
 
     def bounds(self, *, read_committed: bool) -> dict[int, Bounds]:
@@ -68,7 +68,7 @@ class Source(Protocol):
         """
 
     def reader(
-        self, offset_range: OffsetRange, *, read_committed: bool, row_filter: Filter
+        self, offset_range: OffsetRange, *, read_committed: bool, skip_rule: SkipRule
     ) -> RangeReader:
         """Return a reader of a range."""
 
@@ -121,7 +121,7 @@ class DirectorySource:
         if start is None:
             return bounds.end
         offset_range = OffsetRange(files.partition, max(start, bounds.start), bounds.end)
-        reader = FileReader(files, offset_range, read_committed=False, row_filter=Filter())
+        reader = FileReader(files, offset_range, read_committed=False, skip_rule=SkipRule())
         columns = ColumnReader(("offset",), files.partition)
         for chunk in reader.chunks():
             found = columns.first_at(chunk, reader.position, bounds.end, timestamp_ms)
@@ -130,14 +130,14 @@ class DirectorySource:
         return bounds.end
 
     def reader(
-        self, offset_range: OffsetRange, *, read_committed: bool, row_filter: Filter
+        self, offset_range: OffsetRange, *, read_committed: bool, skip_rule: SkipRule
     ) -> RangeReader:
         """Return a reader of segment files."""
         return FileReader(
             self._partitions[offset_range.partition.partition],
             offset_range,
             read_committed=read_committed,
-            row_filter=row_filter,
+            skip_rule=skip_rule,
         )
 
 
@@ -241,7 +241,7 @@ class ClusterSource:
         offset_range: OffsetRange,
         *,
         read_committed: bool,
-        row_filter: Filter,  # noqa: ARG002 - brokers answer all batches
+        skip_rule: SkipRule,  # noqa: ARG002 - brokers answer all batches
     ) -> RangeReader:
         """Return a reader that fetches."""
         return RangeFetcher(

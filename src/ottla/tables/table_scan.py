@@ -21,7 +21,7 @@ from ottla.clients.range_fetcher import OffsetRange
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.tables.arrow import ARROW_TYPES, ColumnReader
 from ottla.tables.newest_rows import newest_rows
-from ottla.tables.partition_files import Filter
+from ottla.tables.partition_files import SkipRule
 from ottla.tables.sources import Bounds, ClusterSource, DirectorySource
 from ottla.tables.values import RAW, decoder_of, flattened
 from ottla.types import TopicPartition
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
-    from ottla.tables.sources import Source
+    from ottla.tables.sources import TopicSource
     from ottla.tables.values import Decoder
 
 COLUMNS: Final = (
@@ -60,7 +60,7 @@ class _Options:
     topic: str
     columns: tuple[str, ...]
     read_committed: bool
-    row_filter: Filter
+    skip_rule: SkipRule
     end_time_ms: int | None
     latest_per_key: bool
     limit: int | None
@@ -70,7 +70,7 @@ class _Options:
     def needed(self) -> tuple[str, ...]:
         """Return the columns to read: those of the result, of filters and of keys."""
         names = set(self.columns)
-        if self.row_filter.min_timestamp_ms is not None or self.end_time_ms is not None:
+        if self.skip_rule.min_timestamp_ms is not None or self.end_time_ms is not None:
             names.add("timestamp")
         if self.latest_per_key:
             names |= {"key", "value"}
@@ -87,11 +87,19 @@ class Scan:
     (`duckdb.sql("select * from orders")`), and Polars, pandas and pyarrow take it as a stream.
     """
 
-    def __init__(self, source: Source, options: _Options, ranges: list[OffsetRange]) -> None:
+    def __init__(
+        self,
+        source: TopicSource,
+        options: _Options,
+        ranges: list[OffsetRange],
+        bounds: dict[int, Bounds],
+    ) -> None:
         self._source = source
         self._options = options
         self.ranges = ranges
         """The offsets that it reads, by partition."""
+        self.bounds = bounds
+        """The offsets that each partition had when the scan was made."""
         types = ARROW_TYPES | {name: one.type for name, one in options.decoders.items()}
         self._typed = pa.schema([pa.field(name, types[name]) for name in options.columns])
         self.schema: pa.Schema = (
@@ -144,10 +152,10 @@ class Scan:
     def _filtered(self, offset_range: OffsetRange) -> Iterator[pa.RecordBatch]:
         options = self._options
         reader = self._source.reader(
-            offset_range, read_committed=options.read_committed, row_filter=options.row_filter
+            offset_range, read_committed=options.read_committed, skip_rule=options.skip_rule
         )
         columns = ColumnReader(options.needed(), offset_range.partition, null_timestamps=True)
-        first_ms, end_ms = options.row_filter.min_timestamp_ms, options.end_time_ms
+        first_ms, end_ms = options.skip_rule.min_timestamp_ms, options.end_time_ms
         try:
             for chunk in reader.chunks():
                 for parsed in columns.parse(chunk, reader.position, offset_range.until):
@@ -239,7 +247,7 @@ def scan(  # noqa: PLR0913 - keywords, most of them rarely given
         topic,
         chosen,
         _is_committed(isolation),
-        Filter(first_ms),
+        SkipRule(first_ms),
         None if end_time is None else _ms(end_time),
         latest_per_key,
         limit,
@@ -259,20 +267,17 @@ def scan(  # noqa: PLR0913 - keywords, most of them rarely given
             start = max(start, source.offset_at(number, first_ms, Bounds(start, end)))
         if start < end:
             ranges.append(OffsetRange(TopicPartition(topic, number), start, end))
-    made = Scan(source, options, ranges)
+    made = Scan(source, options, ranges, bounds)
     for name, decoder in decoders.items():
         if decoder.needs_sample:
             raw = scan(
                 topic, data_dirs=data_dirs, bootstrap_servers=bootstrap_servers, config=config,
-                partitions=partitions, columns=[name], isolation=isolation, limit=SAMPLE_ROWS,
+                partitions=partitions, columns=[name], isolation=isolation,
+                start_offset=start_offset, end_offset=end_offset, limit=decoder.sample_rows,
             )  # fmt: skip
             decoder.infer(raw.to_arrow()[name].combine_chunks())
-            made = Scan(source, options, ranges)
+            made = Scan(source, options, ranges, bounds)
     return made
-
-
-SAMPLE_ROWS: Final = 10_000
-"""From which the type of JSON without a schema is taken."""
 
 
 def _source(
@@ -280,7 +285,7 @@ def _source(
     data_dirs: str | Path | Sequence[str | Path] | None,
     bootstrap_servers: str | None,
     config: Mapping[str, Any],
-) -> Source:
+) -> TopicSource:
     if not _TOPIC.fullmatch(topic):
         raise _invalid(f"{topic!r} is no name of a topic: letters, digits, '.', '_' and '-'")
     servers = bootstrap_servers or config.get("bootstrap.servers")

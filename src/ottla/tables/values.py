@@ -44,7 +44,9 @@ class Decoder:
 
     type: pa.DataType
     needs_sample = False
-    """Whether `infer` has to see values first."""
+    """Whether `infer` has to see values first,"""
+    sample_rows = 10_000
+    """and how many."""
 
     def __init__(self, *, invalid: str = "error") -> None:
         """With `invalid="null"` a value that cannot be decoded is null."""
