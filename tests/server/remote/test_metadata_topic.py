@@ -44,12 +44,15 @@ class Broker:
         self.timer = TimingWheel(0)
         settings = SimpleNamespace(remote_log_metadata_consume_wait_ms=WAIT_MS)
         metadata: Any = SimpleNamespace(
-            config=SimpleNamespace(remote_metadata=settings), partition_count=lambda _topic: 1
+            config=SimpleNamespace(remote_metadata=settings),
+            partition_count=lambda _topic: 1,
+            topic_id=lambda _topic: None,
         )
         loop = Loop(Time(), self.timer, Worker(self.turns.append))
-        controller: Any = None
+        unused: Any = None
         replicas: Any = self
-        self.topic = RemoteMetadataTopic(metadata, replicas, controller, loop, self._in_worker)
+        self.is_leader = True
+        self.topic = RemoteMetadataTopic(metadata, replicas, unused, unused, loop, self._in_worker)
 
     def on_high_watermark(self, *_: object) -> None:
         """Follow no high watermark: the test reads."""
@@ -81,7 +84,7 @@ def test_the_file_is_pinned_in_the_worker(monkeypatch: pytest.MonkeyPatch) -> No
     broker.run()
     assert (written.done, len(broker.timer), broker.events) == (False, 1, [])
     broker.log.update_high_watermark(1)
-    broker.topic.refresh()
+    broker.topic.refresh([])
     broker.run()
     assert written.succeeded
     assert len(broker.timer) == 0

@@ -250,7 +250,12 @@ class Node:
         tier = resources.open_tier(self.config)
         manager = RemoteLogManager(
             RemoteMetadataTopic(
-                self._metadata, replicas, self._forwarding, loop, resources.workers.disk.run
+                self._metadata,
+                replicas,
+                self._forwarding,
+                self.broker.channel,
+                loop,
+                resources.workers.disk.run,
             ),
             replicas,
             self.config,

@@ -12,8 +12,9 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
+from ottla.errors import KafkaError
 from ottla.purgatory.pending import Pending
 from ottla.storage.log.partition_log import NO_OFFSET
 from ottla.storage.log.retention import ClockJumpDetector
@@ -41,6 +42,11 @@ if TYPE_CHECKING:
     from ottla.types import Uuid
 
 T = TypeVar("T")
+ABANDONED_MS: Final = 3_600_000
+"""Another broker's copy that takes longer is taken for abandoned: 1 GiB at 300 KB/s."""
+ORPHAN_MS: Final = 600_000
+"""Segments of a topic that this broker does not know are not touched for so long: its metadata may
+be late, and the topic's last leader deletes them at once if it lives."""
 log = logging.getLogger("ottla.remote")
 
 
@@ -113,6 +119,7 @@ class RemoteLogManager:
     def close(self) -> None:
         """Begin nothing further; wait for the calls that run."""
         self._is_closed = True
+        self._topic.close()
         for workers in (self._copiers, self._expirers, self._tier.readers):
             workers.close()
         self.storage.close()
@@ -149,7 +156,6 @@ class RemoteLogManager:
         self._jumps.look(clock.now_ms(), clock.monotonic_ms())
         next_ms = clock.monotonic_ms() + self._config.remote_log_manager_task_interval_ms
         self._loop.timer.add(next_ms, self._tick)
-        self._topic.refresh()
         self._begin(self._begin_turns(), "remote tasks")
 
     def _begin(self, work: Work[None], key: Hashable) -> None:
@@ -157,22 +163,33 @@ class RemoteLogManager:
 
     def _ended(self, done: Pending[None]) -> None:
         if done.error is not None:
-            text = "a task of remote storage failed: %s; it is repeated in the next interval"
-            log.error(text, done.error, extra={"event": "remote.task_failed"})
+            is_passing = isinstance(done.error, KafkaError) and done.error.is_retriable
+            log.log(
+                logging.INFO if is_passing else logging.ERROR,
+                "a task of remote storage failed: %s; it is repeated in the next interval",
+                done.error,
+                extra={"event": "remote.task_failed"},
+            )
 
     def _begin_turns(self) -> Work[None]:
+        needed = []
         for replica in list(self._replicas):
-            key = replica.topic_id, replica.topic_partition.partition
-            if replica.is_leader and self._topic.is_ready(key):
-                if replica.log.config.is_tiered:
-                    self._begin(self._turn(replica, key), ("remote", key))
-                elif replica.log.config.remote_log_delete_on_disable and self._topic.table(key):
-                    replica.log.advance_start(replica.log.local_log_start_offset)
-                    self._begin(self._delete_all(key), ("remote deletion", key))
-            else:
+            key, config = (replica.topic_id, replica.topic_partition.partition), replica.log.config
+            if not config.is_tiered and not config.remote_log_delete_on_disable:
+                self._led.pop(key, None)
+                continue
+            needed.append(key)
+            if not replica.is_leader:
                 self._led.pop(key, None)
                 self._mark_copied(replica, key)
+            elif config.is_tiered:
+                self._begin(self._turn(replica, key), ("remote", key))
+            elif self._topic.is_ready(key) and self._topic.table(key):
+                replica.log.advance_start(replica.log.local_log_start_offset)
+                self._begin(self._delete_all(key), ("remote deletion", key))
             yield
+        self._topic.refresh(needed)
+        self._begin(self._delete_orphans(), "remote deletion of topics")
 
     def _mark_copied(self, replica: Partition, key: tuple[Uuid, int]) -> None:
         """Let a follower delete what the tier has."""
@@ -182,8 +199,16 @@ class RemoteLogManager:
     def _turn(self, replica: Partition, key: tuple[Uuid, int]) -> Work[None]:
         led = self._led.get(key)
         if led is None or led.leader_epoch != replica.leader_epoch:
-            led = self._led[key] = _Leadership(replica.leader_epoch)
+            epoch = replica.leader_epoch
+            yield from self._topic.catch_up(key)
+            if not self._topic.is_ready(key) or not replica.is_leader:
+                return
+            led = self._led[key] = _Leadership(epoch)
             self._find_start(replica.log, key)
+        led.copied_offset = None
+        for segment in self._abandoned(key):
+            if self._leads(replica, led):
+                yield from self._delete(segment)
         while not led.is_cancelled and self._leads(replica, led):
             if not replica.log.config.is_copied_to_tier:
                 break
@@ -261,6 +286,8 @@ class RemoteLogManager:
             yield from self._delete(replace(segment, custom_metadata=custom))
             return False
         if not self._leads(replica, led):
+            if not self._is_closed:  # the next leader copies it again
+                yield from self._delete(replace(segment, custom_metadata=custom))
             return False
         finished = self._update(segment, SegmentState.COPY_SEGMENT_FINISHED, custom)
         yield self._topic.write(finished)
@@ -282,6 +309,39 @@ class RemoteLogManager:
         log.error(text, *name, error, extra=extra)
 
     # Deletion
+
+    def _abandoned(self, key: tuple[Uuid, int]) -> list[RemoteSegment]:
+        """Return the entries whose copies nobody ends: in its own turn this broker copies nothing.
+
+        Another broker that led the partition before may still copy, and deletes what it copied.
+        """
+        oldest_ms = self._loop.clock.now_ms() - ABANDONED_MS
+        return [
+            segment
+            for segment in self._topic.table(key).segments()
+            if segment.state is SegmentState.COPY_SEGMENT_STARTED
+            and (
+                segment.broker_id == self._replicas.node_id
+                or segment.event_timestamp_ms < oldest_ms
+            )
+        ]
+
+    def _delete_orphans(self) -> Work[None]:
+        """Delete segments of topics that are gone, where their leaders did not.
+
+        The leader of the metadata does it, as the topic has no leader.
+        """
+        oldest_ms = self._loop.clock.now_ms() - ORPHAN_MS
+        for key, table in self._topic.led_tables():
+            if self._topic.is_of_topic(key):
+                continue
+            segments = table.segments()
+            if all(segment.event_timestamp_ms < oldest_ms for segment in segments):
+                text = "%d remote segments of %s-%d are deleted: the topic %s does not exist"
+                name = segments[0].topic, key[1], key[0]
+                log.info(text, len(segments), *name, extra={"event": "remote.orphans_deleted"})
+                self._begin(self._delete_all(key), ("remote deletion", key))
+            yield
 
     def _expire(self, replica: Partition, key: tuple[Uuid, int], led: _Leadership) -> Work[None]:
         """Delete expired segments; the log's start moves first."""

@@ -499,6 +499,7 @@ class PartitionLog:
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
         self.recovery_point = min(self.recovery_point, offset)
+        self.highest_remote_offset = min(self.highest_remote_offset, offset - 1)
         self.transactions_changed()
         self.high_watermark = min(self.high_watermark, offset)
         self.on_flush_requested(self)
