@@ -14,10 +14,13 @@ from ottla.protocol.fetch_values import FetchAnswer, FetchedPartition, FetchValu
 from ottla.quota.replication import ReplicationQuota
 from ottla.records.builder import encode_batch
 from ottla.replication.fetcher import NAMED_AT_ONCE, FetcherSettings, ReplicaFetcher
+from ottla.replication.log_copy import Cut
 from ottla.replication.partition import Partition
 from ottla.replication.replica_set import ReplicationTraffic
 from ottla.storage.log.config import LogConfig
+from ottla.storage.log.leader_epochs import EpochEntry
 from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.truncation import RemoteState
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import TopicPartition, Uuid
 from tests.storage.logs import flush
@@ -508,3 +511,44 @@ def test_a_log_without_leader_epochs_is_cut_before_it_is_fetched() -> None:
     world.receive(FetchAnswer(0, 7, ()))
     world.flush()
     assert named(world.fetch()) == [(1, 0)]
+
+
+def test_a_log_begins_again_behind_what_the_leader_has_in_the_tier() -> None:
+    """Its remote state is built once; what failed is tried again after the back-off."""
+    world = World()
+    moved = int(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE)
+    world.fetch()
+    world.answer(fetched(error_code=moved, log_start_offset=3))
+    assert world.fetcher.poll(NOW_MS) is None
+    (partition, epoch, start_offset, built), *others = world.fetcher.take_unbuilt()
+    assert (partition, epoch, start_offset, others) == (world.partitions[0], EPOCH, 3, [])
+    assert world.fetcher.take_unbuilt() == []
+    built(None, NOW_MS)
+    assert world.fetcher.poll(NOW_MS) is None
+    assert named(world.fetch(NOW_MS + BACKOFF_MS)) == [(0, 0)]
+    world.answer(fetched(error_code=moved, log_start_offset=3))
+    [(_, _, _, built)] = world.fetcher.take_unbuilt()
+    before = RemoteState(3, [EpochEntry(1, 0), EpochEntry(2, 5)], [])
+    built(Cut(8, is_restart=True, before=before), NOW_MS)
+    world.fetcher.take_cuts()
+    world.fetcher.truncate(1, NOW_MS, NOW_MS, lambda _log: False)
+    assert named(world.fetch()) == [(0, 8)]
+    log = world.log
+    assert (log.log_start_offset, log.local_log_start_offset, log.highest_remote_offset) == (
+        3,
+        8,
+        7,
+    )
+    assert log.leader_epochs.entries == [(1, 3), (2, 5)]
+
+
+def test_remote_state_of_a_replica_that_was_removed_is_dropped() -> None:
+    """The partition has another leader meanwhile."""
+    world = World()
+    world.fetch()
+    world.answer(fetched(error_code=int(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE)))
+    [(partition, _, _, built)] = world.fetcher.take_unbuilt()
+    world.fetcher.remove(partition)
+    built(Cut(8, is_restart=True), NOW_MS)
+    assert world.fetcher.take_cuts() == []
+    assert world.log.log_end_offset == 0

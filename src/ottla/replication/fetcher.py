@@ -7,7 +7,9 @@ leader whose log has another epoch there returns the end of the last epoch that 
 follower truncates to it and goes on once the truncation is durable: after a power failure truncated
 bytes could reappear below newer ones. Thousands of logs may have to be cut after one
 response: `truncate` cuts some at a time. A log outside of the leader's range begins at the leader's
-start, or loses what the leader does not have, after ListOffsets.
+start, or loses what the leader does not have, after ListOffsets. Where the leader has the next
+record in remote storage alone, the log begins again behind it, with the epochs and producers that
+remote storage has (KIP-405).
 
 Each replica is in one `FetchState`; `MOVES` lists the legal moves, and `_move` makes them all. Only
 a replica that is FETCHING is part of the leader's session.
@@ -70,6 +72,7 @@ class FetchState(Enum):
     LOOKING_UP = "the leader's first or last offset: the log is out of its range"
     CUT = "the recovery point that allows the log to be truncated"
     CUTTABLE = "its turn to be truncated"
+    BUILDING_REMOTE_STATE = "the epochs and producers at the end of what remote storage has"
     UNFLUSHED = "the start of the flush that makes its truncation durable"
     FLUSHING = "the end of that flush"
     REMOVED = "nothing: it is no longer replicated from this leader"
@@ -83,12 +86,16 @@ UNFLUSHED if its last truncation is not durable."""
 
 MOVES: Final[dict[FetchState, frozenset[FetchState]]] = {
     FetchState.FETCHING: _GOES_ON
-    | {FetchState.DELAYED, FetchState.THROTTLED, FetchState.CUT, FetchState.REMOVED},
+    | {FetchState.DELAYED, FetchState.THROTTLED, FetchState.CUT, FetchState.REMOVED}
+    | {FetchState.BUILDING_REMOTE_STATE},
     FetchState.DELAYED: _GOES_ON | {FetchState.REMOVED},
     FetchState.THROTTLED: frozenset({FetchState.FETCHING, FetchState.REMOVED}),
     FetchState.LOOKING_UP: _GOES_ON | {FetchState.DELAYED, FetchState.CUT, FetchState.REMOVED},
     FetchState.CUT: frozenset({FetchState.CUTTABLE, FetchState.REMOVED}),
     FetchState.CUTTABLE: _GOES_ON | {FetchState.DELAYED, FetchState.REMOVED},
+    FetchState.BUILDING_REMOTE_STATE: frozenset(
+        {FetchState.CUT, FetchState.DELAYED, FetchState.REMOVED}
+    ),
     FetchState.UNFLUSHED: frozenset({FetchState.FLUSHING, FetchState.REMOVED}),
     FetchState.FLUSHING: _GOES_ON | {FetchState.REMOVED},
     FetchState.REMOVED: _GOES_ON | {FetchState.CUT},
@@ -205,6 +212,8 @@ class ReplicaFetcher:
         self._paused_until_ms = self._wall_ms = 0
         self._in_flight: FetchValues | ListOffsetsRequest | None = None
         self._looked_up: list[_Replica] = []
+        self._unbuilt: list[tuple[_Replica, int]] = []
+        """Replicas that begin to build their remote state, with the leaders' log starts."""
         self.lags: dict[PartitionKey, int] = {}
         """Records that a log misses up to the leader's high watermark, where there are any.
 
@@ -437,7 +446,7 @@ class ReplicaFetcher:
         """Apply the response for one partition; an error delays only this one."""
         try:
             if fetched.error_code:
-                self._handle_error(replica, ErrorCode(fetched.error_code), now_ms)
+                self._handle_error(replica, fetched, now_ms)
                 return
             if fetched.diverging is not None:
                 epoch, end_offset = fetched.diverging
@@ -552,7 +561,12 @@ class ReplicaFetcher:
         if replica.position != replica.sent:
             self._changed[replica] = None
 
-    def _handle_error(self, replica: _Replica, code: ErrorCode, now_ms: int) -> None:
+    def _handle_error(self, replica: _Replica, fetched: FetchedPartition, now_ms: int) -> None:
+        code = ErrorCode(fetched.error_code)
+        if code is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
+            self._move(replica, FetchState.BUILDING_REMOTE_STATE)
+            self._unbuilt.append((replica, fetched.log_start_offset))
+            return
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             replica.lookup = LATEST_TIMESTAMP
             self._go_on(replica)
@@ -574,6 +588,28 @@ class ReplicaFetcher:
                 "partition": str(replica.partition.topic_partition),
             },
         )
+
+    # In remote storage
+
+    def take_unbuilt(self) -> list[tuple[Partition, int, int, Callable[[Cut | None, int], None]]]:
+        """Return the partitions whose next record the leader has in remote storage alone.
+
+        Each with leader epoch, the leader's log start, and what to call with the cut at which the
+        log begins again and the time; None: it was not found out, and is tried again.
+        """
+        unbuilt, self._unbuilt = self._unbuilt, []
+        return [
+            (replica.partition, replica.leader_epoch, start_offset, partial(self._built, replica))
+            for replica, start_offset in unbuilt
+        ]
+
+    def _built(self, replica: _Replica, cut: Cut | None, now_ms: int) -> None:
+        if replica.state is not FetchState.BUILDING_REMOTE_STATE:
+            return  # removed meanwhile
+        if cut is None:
+            self._delay(replica, now_ms)
+        else:
+            self._cut(replica, cut)
 
     # Out of the leader's range
 

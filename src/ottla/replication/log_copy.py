@@ -13,6 +13,7 @@ from ottla.storage.log.append_info import UnexpectedAppendOffset
 if TYPE_CHECKING:
     from ottla.storage.log.append_info import AppendInfo
     from ottla.storage.log.partition_log import PartitionLog
+    from ottla.storage.log.truncation import RemoteState
     from ottla.types import Buffer
 
 
@@ -49,6 +50,8 @@ class Cut(NamedTuple):
     """The leader's epoch that ends there; None: truncate there whatever the log's epochs are."""
     is_restart: bool = False
     """Whether the log is emptied and begins there."""
+    before: RemoteState | None = None
+    """What the records before have left, where remote storage has them."""
 
     def target(self, log: PartitionLog) -> int:
         """Return an offset below which everything stays."""
@@ -61,7 +64,9 @@ class Cut(NamedTuple):
     def apply(self, log: PartitionLog, now_ms: int) -> None:
         """Truncate the log."""
         if self.is_restart:
-            log.truncation.truncate_fully_and_start_at(self.end_offset, now_ms=now_ms)
+            log.truncation.truncate_fully_and_start_at(
+                self.end_offset, now_ms=now_ms, before=self.before
+            )
         elif self.epoch is None:
             log.truncation.truncate_to(self.end_offset, now_ms=now_ms)
         else:

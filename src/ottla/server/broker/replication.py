@@ -8,6 +8,7 @@ Kafka: kafka.server.{AbstractFetcherManager, ReplicaManager, RemoteLeaderEndPoin
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
     from ottla.purgatory.loop import Loop
     from ottla.purgatory.pending import Pending
     from ottla.purgatory.timing_wheel import TimerTask
+    from ottla.purgatory.work import Work
     from ottla.replication.fetcher import FollowerLimit
+    from ottla.replication.log_copy import Cut
     from ottla.replication.partition import Partition
     from ottla.replication.replica_set import ReplicaSet
     from ottla.server.broker.metadata import BrokerMetadata
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     from ottla.server.system.environment import RunOnVolume
     from ottla.types import TopicPartition
 
+log = logging.getLogger("ottla.replication")
 TRUNCATIONS_AT_ONCE: Final = 20
 """Logs that are truncated in one turn: some milliseconds."""
 TRUNCATION_MS: Final = 5
@@ -122,6 +126,9 @@ class Replication:
         self._changed: dict[ReplicaFetcher, None] = {}
         self._tasks: dict[ReplicaFetcher, TimerTask] = {}
         self._is_closed = False
+        self.build_remote_state: Callable[[Partition, int, int, int], Work[Cut]] | None = None
+        """Builds what a log needs behind the records that remote storage alone has, from the
+        leader, its epoch and its log's start; None without remote storage."""
         replicas.environment = IsrUpdates(
             config.node_id,
             max_lag_ms=config.replica_lag_time_max_ms,
@@ -229,14 +236,46 @@ class Replication:
                 flushed()
                 self._drive(fetcher)
 
-        for log, flushed in fetcher.take_unflushed():
-            flush = self._replicas.logs.flushes.make_durable(log)
+        for unflushed, flushed in fetcher.take_unflushed():
+            flush = self._replicas.logs.flushes.make_durable(unflushed)
             flush.on_done(partial(done, flushed=flushed))
+
+    def _build_remote_states(self, fetcher: ReplicaFetcher) -> None:
+        """Begin to build what logs need that begin behind the records of remote storage."""
+        for partition, leader_epoch, start_offset, built in fetcher.take_unbuilt():
+            if self.build_remote_state is None:
+                built(None, self._clock.monotonic_ms())
+                continue
+            work = self.build_remote_state(partition, fetcher.leader_id, leader_epoch, start_offset)
+            done = partial(self._remote_state_built, fetcher, partition, built)
+            self._loop.worker.begin(work).on_done(done)
+
+    def _remote_state_built(
+        self,
+        fetcher: ReplicaFetcher,
+        partition: Partition,
+        built: Callable[[Cut | None, int], None],
+        done: Pending[Cut],
+    ) -> None:
+        cut = None
+        if done.error is None:
+            cut = done.value
+            text = "%s begins at offset %d, behind the segments in remote storage"
+            extra = {"event": "replica.remote_state_built"}
+            log.info(text, partition.topic_partition, cut.end_offset, extra=extra)
+        else:
+            text = "%s cannot begin behind the segments in remote storage: %s; it is tried again"
+            extra = {"event": "replica.remote_state_failed"}
+            log.warning(text, partition.topic_partition, done.error, extra=extra)
+        built(cut, self._clock.monotonic_ms())
+        self._begin_truncation(fetcher)
+        self._drive(fetcher)
 
     def _drive(self, fetcher: ReplicaFetcher) -> None:
         if self._is_closed:
             return
         self._flush_cuts(fetcher)
+        self._build_remote_states(fetcher)
         now_ms = self._clock.monotonic_ms()
         request = fetcher.poll(now_ms)
         if request is None:

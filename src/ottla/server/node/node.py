@@ -80,6 +80,7 @@ from ottla.storage.log_set.log_set import LogSet
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.replication.delayed_fetch import DelayedFetch
+    from ottla.server.remote.log_manager import RemoteLogManager
     from ottla.server.system.environment import Environment
     from ottla.storage.directories.loader import FoundLog
     from ottla.storage.directories.log_dir import LogDirectory
@@ -125,6 +126,7 @@ class Node:
             replicas = self._build_replicas()
             self.broker = self._make_broker(replicas)
             self._add_broker()
+            self.remote_logs: RemoteLogManager | None = None
             if self.config.remote_log_storage_system_enable and self.config.is_broker:
                 self._add_tier(replicas)
             self._build_front(replicas)
@@ -242,21 +244,23 @@ class Node:
 
     def _add_tier(self, replicas: ReplicaSet) -> None:
         """Add what copies segments to the tier, deletes them there and reads them (KIP-405)."""
-        from ottla.server.remote.log_manager import RemoteLogManager
+        from ottla.server.remote import log_manager
         from ottla.server.remote.metadata_topic import RemoteMetadataTopic
         from ottla.server.remote.reader import RemoteReader
+        from ottla.server.remote.remote_state import RemoteStateBuilder
 
         resources, loop = self._resources, self._resources.core_loop
         tier = resources.open_tier(self.config)
-        manager = RemoteLogManager(
-            RemoteMetadataTopic(
-                self._metadata,
-                replicas,
-                self._forwarding,
-                self.broker.channel,
-                loop,
-                resources.workers.disk.run,
-            ),
+        channel = self.broker.channel
+        topic = RemoteMetadataTopic(
+            self._metadata, replicas, self._forwarding, channel, loop, resources.workers.disk.run
+        )
+        builder = RemoteStateBuilder(
+            topic, tier.storage, channel, tier.followers, self.config.node_id
+        )
+        self.broker.replication.build_remote_state = builder.build
+        manager = self.remote_logs = log_manager.RemoteLogManager(
+            topic,
             replicas,
             self.config,
             loop,

@@ -185,6 +185,7 @@ class NodeResources:
             environment.start_workers(loop, config.remote_log_manager_copier_thread_pool_size),
             environment.start_workers(loop, config.remote_log_manager_expiration_thread_pool_size),
             environment.start_workers(loop, config.remote_log_reader_threads),
+            environment.start_workers(loop, config.remote_log_manager_follower_thread_pool_size),
         )
 
     def log_cleaner(self, logs: LogSet, metadata: BrokerMetadata) -> LogCleaner:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ottla.server.system.environment import WorkerPool
     from ottla.storage.log.partition_log import PartitionLog
     from ottla.storage.remote.index_cache import RemoteIndexCache
+    from ottla.storage.remote.partition_segments import PartitionSegments
     from ottla.storage.remote.segment import RemoteSegment
     from ottla.storage.remote.storage_manager import RemoteStorageManager
     from ottla.types import Uuid
@@ -58,6 +59,8 @@ class Tier(NamedTuple):
     copiers: WorkerPool
     expirers: WorkerPool
     readers: WorkerPool
+    followers: WorkerPool
+    """For the states of followers that begin behind the records of the tier."""
 
 
 class _Leadership:
@@ -120,7 +123,8 @@ class RemoteLogManager:
         """Begin nothing further; wait for the calls that run."""
         self._is_closed = True
         self._topic.close()
-        for workers in (self._copiers, self._expirers, self._tier.readers):
+        tier = self._tier
+        for workers in (tier.copiers, tier.expirers, tier.readers, tier.followers):
             workers.close()
         self.storage.close()
 
@@ -134,6 +138,10 @@ class RemoteLogManager:
                     self._begin(self._delete_all(key), ("remote deletion", key))
 
     # For reads
+
+    def table(self, partition: tuple[Uuid, int]) -> PartitionSegments:
+        """Return the segments of a partition."""
+        return self._topic.table(partition)
 
     def segment_at(
         self, partition: tuple[Uuid, int], epoch: int, offset: int

@@ -23,6 +23,7 @@ from ottla.storage.layout import DELETED_SUFFIX, FUTURE_SUFFIX, PARTITION_METADA
 from ottla.storage.log.config import validation_rules
 from ottla.storage.log.events import STANDALONE
 from ottla.storage.log.flushes import LogFlushes
+from ottla.storage.log.leader_epochs import LeaderEpochs
 from ottla.storage.log.reads import LogReads
 from ottla.storage.log.recovery import LogLoader
 from ottla.storage.log.swap_files import replace_segments
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from ottla.storage.log.events import LogEvents
     from ottla.storage.log.flush import FlushJob
     from ottla.storage.log.recovery import LoadedLog
+    from ottla.storage.log.truncation import RemoteState
     from ottla.storage.segments.source import SegmentSource
     from ottla.types import OffsetAndEpoch
 
@@ -504,14 +506,20 @@ class PartitionLog:
         self.high_watermark = min(self.high_watermark, offset)
         self.on_flush_requested(self)
 
-    def restarted(self, segment: Segment, log_start_offset: int) -> None:
+    def restarted(self, segment: Segment, before: RemoteState | None) -> None:
         """Begin again with an empty segment, after all others were retired."""
+        base_offset = segment.base_offset
         self.segments.add(segment)
         self.leader_epochs.clear()
-        self.log_start_offset, self.high_watermark = log_start_offset, segment.base_offset
+        self.log_start_offset = self.high_watermark = base_offset
         self.active_is_prepared = self.is_cut_durable
         self.names_changed()
-        self.end_at(segment.base_offset)
+        self.end_at(base_offset)
+        if before is not None:
+            self.log_start_offset = before.log_start_offset
+            self.leader_epochs.take_over(LeaderEpochs(list(before.epochs)))
+            self.leader_epochs.truncate_from_start(before.log_start_offset)
+            self.copied_to_tier(base_offset - 1)
 
     def flush_begins(self, now_ms: int | None = None) -> None:
         """Let no other flush begin; now_ms for one up to the end, from which flush.ms counts."""

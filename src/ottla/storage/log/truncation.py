@@ -6,17 +6,30 @@ Kafka: UnifiedLog.{deleteOldSegments, maybeIncrementLogStartOffset, truncateTo}.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.log.retention import segments_to_delete
 from ottla.storage.segments.segment import Segment
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ottla.storage.log.leader_epochs import EpochEntry
     from ottla.storage.log.partition_log import PartitionLog
     from ottla.storage.log.retention import ClockStep
+    from ottla.storage.producers.entry import ProducerEntry
 
 _log = logging.getLogger("ottla.storage")
+
+
+class RemoteState(NamedTuple):
+    """What is known of the records of a log that remote storage alone has (KIP-405)."""
+
+    log_start_offset: int
+    epochs: Sequence[EpochEntry]
+    producers: Sequence[ProducerEntry]
+    """Producers after the last of these records; their snapshot is on the disk already."""
 
 
 class LogTruncation:
@@ -134,11 +147,13 @@ class LogTruncation:
             raise log.failure
 
     def truncate_fully_and_start_at(
-        self, offset: int, *, now_ms: int, log_start_offset: int | None = None
+        self, offset: int, *, now_ms: int, before: RemoteState | None = None
     ) -> None:
         """Drop everything and begin at offset: the leader's log starts after this one's end.
 
-        The log's start is lower where remote storage has the records from it to offset.
+        Or its local log does, and remote storage has what is `before`; a worker has written the
+        epochs and the snapshot of that durably: after a crash a log that begins at offset without
+        them would not know its producers, and as a leader not find what is remote.
         Appends may follow at once: new files do not mix with what a power cut brings back.
         """
         log = self._log
@@ -146,10 +161,12 @@ class LogTruncation:
             self._lower_recovery_point(0)  # nothing is durable until the new segment's name is
             log.retire_segments(list(log.segments), now_ms)
             log.producer_state.truncate_fully_and_start_at(offset)
+            if before is not None:
+                log.producer_state.adopt_snapshot(offset, before.producers, now_ms)
             segment = Segment.create(
                 log.directory, log.name, offset, config=log.config, now_ms=now_ms
             )
         except OSError as error:
             log.fail(error)
             raise log.storage_error("truncating", error) from error
-        log.restarted(segment, offset if log_start_offset is None else log_start_offset)
+        log.restarted(segment, before)

@@ -500,6 +500,12 @@ class PartitionProducers:
         self.end_offset = max(self.end_offset, log_start_offset)
         self._snapshot_offset = self.snapshots[-1] if self.snapshots else 0
 
+    def adopt_snapshot(self, offset: int, entries: Sequence[ProducerEntry], now_ms: int) -> None:
+        """Begin at offset with the producers of a snapshot that lies on the disk already."""
+        self.snapshots = [offset]
+        self._restore(entries, now_ms - self.producer_id_expiration_ms)
+        self._snapshot_offset = self._loaded_offset = self.end_offset = offset
+
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Forget everything."""
         self.is_stale = False

@@ -29,11 +29,13 @@ if TYPE_CHECKING:
 class _EpochSegments:
     """The segments with records of one leader epoch."""
 
-    __slots__ = ("highest_offset", "ids", "starts", "unreferenced")
+    __slots__ = ("ends", "highest_offset", "ids", "starts", "unreferenced")
 
     def __init__(self) -> None:
         self.starts: list[int] = []
         """Where the epoch begins in each complete segment, increasing."""
+        self.ends: list[int] = []
+        """And where it ends there."""
         self.ids: list[Uuid] = []
         """The segments of `starts`."""
         self.unreferenced: dict[Uuid, None] = {}
@@ -45,18 +47,23 @@ class _EpochSegments:
         """Add a complete segment, whose records of the epoch are those from start to end.
 
         Leaders of the same epoch's records may copy them in other segments: the newest copy
-        replaces those that begin in it or after it, unless something longer was copied.
+        replaces those that begin in it or after it, unless something longer was copied. A copy that
+        ends before the one with the same begin is not read: later ones may begin after that.
         """
         highest = -1 if self.highest_offset is None else self.highest_offset
         while self.starts and self.starts[-1] >= start and highest <= end:
             self.starts.pop()
+            self.ends.pop()
             self.unreferenced[self.ids.pop()] = None
         number = bisect_left(self.starts, start)
         if number < len(self.starts) and self.starts[number] == start:
+            if self.ends[number] > end:
+                return
             self.unreferenced[self.ids[number]] = None
-            self.ids[number] = segment_id
+            self.ids[number], self.ends[number] = segment_id, end
         else:
             self.starts.insert(number, start)
+            self.ends.insert(number, end)
             self.ids.insert(number, segment_id)
         self.unreferenced.pop(segment_id, None)
         self.highest_offset = max(highest, end)
@@ -65,7 +72,7 @@ class _EpochSegments:
         """Serve a segment no longer."""
         number = bisect_left(self.starts, start)
         if number < len(self.ids) and self.ids[number] == segment_id:
-            del self.starts[number], self.ids[number]
+            del self.starts[number], self.ends[number], self.ids[number]
         self.unreferenced[segment_id] = None
 
 
@@ -126,9 +133,21 @@ class PartitionSegments:
         number = bisect_right(state.starts, offset) - 1 if state is not None else -1
         if state is None or number < 0:
             return None
-        segment = self._by_id[state.ids[number]]
-        end = next(end for known, _, end in _ranges(segment) if known == epoch)
-        return segment if offset <= end else None
+        return self._by_id[state.ids[number]] if offset <= state.ends[number] else None
+
+    def is_replaced(self, segment: RemoteSegment) -> bool:
+        """Whether other complete segments have all records of a complete one, and are read."""
+        for epoch, start, end in _ranges(segment):
+            state = self._by_epoch[epoch]
+            if segment.segment_id not in state.unreferenced:
+                return False
+            offset = start
+            while offset <= end:
+                number = bisect_right(state.starts, offset) - 1
+                if number < 0 or state.ends[number] < offset:
+                    return False
+                offset = state.ends[number] + 1
+        return True
 
     def next_with_transaction_index(self, epoch: int, offset: int) -> RemoteSegment | None:
         """Return the first segment from that of offset on that may have aborted transactions."""

@@ -50,21 +50,23 @@ def expired_segments(
 ) -> tuple[list[RemoteSegment], int]:
     """Return the segments to delete, and where the log begins without them.
 
-    Deletions that were not finished are among them, and all below the start or the log's lineage,
-    abandoned copies too. Segments outside of the lineage are kept, as long as their epochs could be
-    another leader's. Of segments that are old only because the clock jumped, one is deleted: an
-    operator can correct the clock before the next turn, as with local segments.
+    Deletions that were not finished are among them, all below the start or the log's lineage,
+    abandoned copies too, and what another leader copied as well. Segments outside of the lineage
+    are kept, as long as their epochs could be another leader's. Of segments that are old only
+    because the clock jumped, one is deleted: an operator can correct the clock before the next
+    turn, as with local segments.
     """
     if not log.lineage:
         return [], log.start_offset
     first_epoch = log.lineage[0][0]
     start_offset = log.start_offset
     segments = table.segments()
+    complete = [one for one in segments if one.state is SegmentState.COPY_SEGMENT_FINISHED]
+    replaced = {one.segment_id for one in complete if table.is_replaced(one)}
     counted = [
         one
-        for one in segments
-        if one.state is SegmentState.COPY_SEGMENT_FINISHED
-        and is_in_lineage(one, log.end_offset, log.lineage)
+        for one in complete
+        if one.segment_id not in replaced and is_in_lineage(one, log.end_offset, log.lineage)
     ]
     excess = 0
     if "delete" in config.cleanup_policy and config.retention_bytes >= 0:
@@ -91,6 +93,7 @@ def expired_segments(
         if one.segment_id not in known
         and (
             one.state is SegmentState.DELETE_SEGMENT_STARTED
+            or one.segment_id in replaced
             or one.end_offset < start_offset
             or one.leader_epochs[-1][0] < first_epoch
         )

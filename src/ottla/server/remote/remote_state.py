@@ -1,0 +1,154 @@
+"""What a follower takes from the tier to begin behind the records that only the tier has (KIP-405).
+
+Those are the leader epochs of the log up to there and its producers. Of the producers Kafka 4.3.0
+loads the snapshot and then deletes it: a producer whose last records are in the tier is not known
+to its followers. Here it is: state that was recovered equals that of the leader.
+
+Kafka: org.apache.kafka.server.TierStateMachine.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.protocol.apis.list_offsets import ListOffsetsRequest
+from ottla.protocol.apis.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from ottla.protocol.offset_timestamps import EARLIEST_LOCAL_TIMESTAMP
+from ottla.purgatory.pending import Pending
+from ottla.replication.log_copy import Cut
+from ottla.storage.layout import LEADER_EPOCH_CHECKPOINT, SNAPSHOT_SUFFIX, segment_file_name
+from ottla.storage.log.flush import replace_file
+from ottla.storage.log.leader_epochs import decode_leader_epochs
+from ottla.storage.log.truncation import RemoteState
+from ottla.storage.producers.snapshot import decode_snapshot
+from ottla.storage.remote.storage_manager import IndexKind, RemoteStorageError
+
+if TYPE_CHECKING:
+    from ottla.purgatory.work import Work
+    from ottla.replication.partition import Partition
+    from ottla.server.broker.broker_channel import BrokerChannel
+    from ottla.server.remote.metadata_topic import RemoteMetadataTopic
+    from ottla.server.system.environment import WorkerPool
+    from ottla.storage.directory import OpenDirectory
+    from ottla.storage.remote.segment import RemoteSegment
+    from ottla.storage.remote.storage_manager import RemoteStorageManager
+
+MAX_BYTES: Final = 1 << 28
+"""Of an index that is read whole: a snapshot of some two million producers."""
+
+
+class RemoteStateBuilder:
+    """Builds the state of followers whose leaders have the next record in the tier alone."""
+
+    def __init__(
+        self,
+        topic: RemoteMetadataTopic,
+        storage: RemoteStorageManager,
+        channel: BrokerChannel,
+        workers: WorkerPool,
+        node_id: int,
+    ) -> None:
+        self._topic = topic
+        self._storage = storage
+        self._channel = channel
+        self._workers = workers
+        self._node_id = node_id
+
+    def build(
+        self, partition: Partition, leader_id: int, leader_epoch: int, leader_start_offset: int
+    ) -> Work[Cut]:
+        """Return the cut with which the log begins where the leader's local log does.
+
+        Epochs and snapshot lie durably in the log's directory then. KafkaError for an answer of
+        the leader, RemoteStorageError for the tier, CorruptMessage for what the tier has, OSError.
+        """
+        topic, index = partition.topic_partition
+        key = partition.topic_id, index
+        start_offset, epoch = yield from self._local_start(partition, leader_id, leader_epoch)
+        if epoch > 0:
+            epoch = yield from self._epoch_before(
+                partition, leader_id, leader_epoch, start_offset, epoch
+            )
+        yield from self._topic.catch_up(key)
+        segment = self._topic.table(key).segment_at(epoch, start_offset - 1)
+        if segment is None:
+            raise RemoteStorageError(
+                f"remote storage has no segment with offset {start_offset - 1} of epoch {epoch} "
+                f"of {topic}-{index}"
+            )
+        held = partition.log.directory.open_directory(partition.log.name)
+        read: Pending[RemoteState] = Pending()
+        read.on_done(lambda _done: held.close())
+        job = partial(self._read, segment, leader_start_offset, held)
+        self._workers.run(job, read.job_done)
+        state = yield read
+        return Cut(segment.end_offset + 1, is_restart=True, before=state)
+
+    def _local_start(
+        self, partition: Partition, leader_id: int, leader_epoch: int
+    ) -> Work[tuple[int, int]]:
+        """Ask the leader where its local log begins, and in which epoch."""
+        name, index = partition.topic_partition
+        topic = ListOffsetsRequest.ListOffsetsTopic
+        asked = topic.ListOffsetsPartition(
+            partition_index=index,
+            current_leader_epoch=leader_epoch,
+            timestamp=EARLIEST_LOCAL_TIMESTAMP,
+        )
+        request = ListOffsetsRequest(
+            replica_id=self._node_id,
+            isolation_level=0,
+            topics=[topic(name=name, partitions=[asked])],
+        )
+        response = yield self._channel.send(leader_id, request)
+        answer = response.topics[0].partitions[0]
+        if answer.error_code:
+            raise KafkaError(ErrorCode(answer.error_code))
+        if answer.offset <= 0:
+            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, "the leader has no local start")
+        return answer.offset, answer.leader_epoch
+
+    def _epoch_before(
+        self, partition: Partition, leader_id: int, leader_epoch: int, offset: int, epoch: int
+    ) -> Work[int]:
+        """Return the epoch of the record before offset, where this epoch is that of offset."""
+        name, index = partition.topic_partition
+        topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+        asked = topic.OffsetForLeaderPartition(
+            partition=index, current_leader_epoch=leader_epoch, leader_epoch=epoch - 1
+        )
+        request = OffsetForLeaderEpochRequest(
+            replica_id=self._node_id, topics=[topic(topic=name, partitions=[asked])]
+        )
+        response = yield self._channel.send(leader_id, request)
+        answer = response.topics[0].partitions[0]
+        if answer.error_code:
+            raise KafkaError(ErrorCode(answer.error_code))
+        earlier_epoch: int = answer.leader_epoch
+        return earlier_epoch if answer.end_offset >= offset else epoch
+
+    def _read(self, segment: RemoteSegment, start_offset: int, held: OpenDirectory) -> RemoteState:
+        """Read the state at a segment's end, and write it to the log's directory; in a worker."""
+        epochs = decode_leader_epochs(self._index(segment, IndexKind.LEADER_EPOCH))
+        epochs.truncate_from_end(segment.end_offset + 1)
+        if not epochs.entries:
+            raise CorruptMessage(f"segment {segment.segment_id} has no leader epochs")
+        start_offset = max(start_offset, epochs.entries[0].start_offset)
+        snapshot = self._index(segment, IndexKind.PRODUCER_SNAPSHOT)
+        producers = decode_snapshot(snapshot)
+        name = segment_file_name(segment.end_offset + 1, SNAPSHOT_SUFFIX)
+        held.write_file(name, snapshot)
+        held.sync_file(name)
+        replace_file(held, LEADER_EPOCH_CHECKPOINT, epochs.encode())
+        held.sync()
+        return RemoteState(start_offset, epochs.entries, producers)
+
+    def _index(self, segment: RemoteSegment, kind: IndexKind) -> bytes:
+        with closing(self._storage.read_index(segment, kind)) as stream:
+            data = stream.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise CorruptMessage(f"{kind.name} of segment {segment.segment_id} is too large")
+        return data

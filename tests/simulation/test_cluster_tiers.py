@@ -1,0 +1,277 @@
+"""Whole clusters with a tier: what was acknowledged is read back, and nothing is left for ever."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ottla import NewTopic, TopicPartition
+from ottla.server.remote import log_manager
+from ottla.storage.producers.snapshot import encode_snapshot
+from ottla.storage.remote.segment import SegmentState
+from ottla.testing.simulation import SimulatedCluster
+from tests.simulation.simulated_tier import SETTINGS, TIERED, Store
+from tests.waits import until
+
+if TYPE_CHECKING:
+    from ottla.replication.partition import Partition
+    from ottla.testing.simulation.node import SimulatedNode
+
+TIMES = {
+    "replica.lag.time.max.ms": "3000",
+    "broker.session.timeout.ms": "3000",
+    "replica.fetch.backoff.ms": "200",
+}
+
+
+ABANDONED_MS = 60_000
+"""An hour takes long to simulate."""
+
+
+@pytest.fixture(autouse=True)
+def _short_age(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_manager, "ABANDONED_MS", ABANDONED_MS)
+
+
+class TieredCluster(SimulatedCluster):
+    """Nodes that share a store."""
+
+    def __init__(self, seed: int, *, nodes: int = 3, **config: str) -> None:
+        name = f"tier{seed}"
+        settings = {**TIMES, **SETTINGS, "rsm.config.store": name, **config}
+        super().__init__(seed, nodes=nodes, config=settings)
+        self.store = Store(name, self.loop, Random(f"{seed}/tier"))
+
+    async def create(self, partitions: int, replicas: int = 3, **configs: str) -> None:
+        """Make the topic and wait for its leaders."""
+        async with self.admin() as admin:
+            topic = NewTopic("t", partitions, replicas, configs={**TIERED, **configs})
+            await admin.create_topics([topic])
+        await until(lambda: all(self.leader(index) is not None for index in range(partitions)))
+
+    def replica(self, node: SimulatedNode, partition: int = 0) -> Partition | None:
+        """Return a node's replica."""
+        if node.node is None or not node.is_alive:
+            return None
+        return node.node.broker.replicas.find("t", partition)
+
+    def leader(self, partition: int = 0) -> SimulatedNode | None:
+        """Return the leader of the newest epoch."""
+        known = [
+            (one.leader_epoch, one.leader_id)
+            for one in (self.replica(node, partition) for node in self)
+            if one is not None
+        ]
+        leader_id = max(known, default=(0, -1))[1]
+        return self[leader_id] if leader_id > 0 and self[leader_id].is_alive else None
+
+    def leading(self, partition: int = 0) -> Partition:
+        """Return the leader's replica."""
+        node = self.leader(partition)
+        replica = None if node is None else self.replica(node, partition)
+        assert replica is not None
+        return replica
+
+    async def write(self, count: int, first: int = 0, partition: int = 0) -> None:
+        """Write records, each in a segment of its own or nearly so."""
+        async with self.producer(acks="all") as producer:
+            for number in range(first, first + count):
+                sent = await producer.send("t", b"%d" % number, partition=partition)
+                await sent
+                await asyncio.sleep(2.1)
+
+    async def values(self, count: int, partition: int = 0) -> list[bytes]:
+        """Read a partition from its start until so many records came."""
+        async with self.consumer(auto_offset_reset="earliest") as consumer:
+            consumer.assign([TopicPartition("t", partition)])
+            values: list[bytes] = []
+            async with asyncio.timeout(300):
+                while len(values) < count:
+                    polled = await consumer.poll(timeout=1.0)
+                    values += [bytes(record.value or b"") for record in polled]
+        return values
+
+    def is_copied(self, partition: int = 0) -> bool:
+        """Whether the tier has all but the active segment, and all replicas know that."""
+        found = [one for node in self if (one := self.replica(node, partition)) is not None]
+        return bool(found) and all(
+            one.log.segments.active.base_offset == one.log.highest_remote_offset + 1
+            for one in found
+        )
+
+    def is_clean(self, partition: int = 0) -> bool:
+        """Whether the tier has what the leader's table has, each offset once, and nothing else."""
+        node = self.leader(partition)
+        manager = None if node is None or node.node is None else node.node.remote_logs
+        if manager is None:
+            return False
+        replica = self.leading(partition)
+        table = manager.table((replica.topic_id, partition)).segments()
+        ends = [segment.end_offset + 1 for segment in table]
+        starts = [segment.start_offset for segment in table]
+        stored = self.store.segments(f"t-{partition}-")
+        return (
+            all(one.state is SegmentState.COPY_SEGMENT_FINISHED for one in table)
+            and ends[:-1] == starts[1:]
+            and len(stored) == len(table)
+            and all(any(str(one.segment_id) in name for name in stored) for one in table)
+        )
+
+
+def _has_freed_disk(replica: Partition) -> bool:
+    return replica.log.local_log_start_offset > 0
+
+
+def state_of(replica: Partition) -> tuple[object, ...]:
+    """Return what a log knows of its past: starts, epochs, producers."""
+    log = replica.log
+    producers = sorted(log.producer_state.producers.values(), key=lambda entry: entry.producer_id)
+    return (
+        log.log_start_offset,
+        log.log_end_offset,
+        log.leader_epochs.entries,
+        encode_snapshot(producers),
+    )
+
+
+def test_every_leader_copies_and_every_follower_knows() -> None:
+    """Also where another broker leads the metadata: local segments go from all replicas."""
+    cluster = TieredCluster(31)
+
+    async def work() -> None:
+        await cluster.start()
+        await cluster.create(6)
+        writes = [cluster.loop.create_task(cluster.write(5, partition=one)) for one in range(6)]
+        for write in writes:
+            await write
+        for partition in range(6):
+            await until(partial(cluster.is_copied, partition))
+            for node in cluster:
+                replica = cluster.replica(node, partition)
+                assert replica is not None
+                await until(partial(_has_freed_disk, replica))
+                assert replica.log.log_start_offset == 0
+            assert await cluster.values(5, partition) == [b"%d" % one for one in range(5)]
+        await cluster.stop()
+
+    cluster.run(work())
+
+
+def test_a_copy_that_its_leader_does_not_end_is_deleted() -> None:
+    """The next leader copies the segment again; the entry goes by its age."""
+    cluster = TieredCluster(32)
+
+    async def work() -> None:
+        await cluster.start()
+        await cluster.create(1)
+        cluster.store.call_ns = 3_000_000_000
+        await cluster.write(4)
+        await until(lambda: cluster.store.calls.get("copy", 0) >= 2)
+        first = cluster.leader()
+        assert first is not None
+        first.kill(power=False)
+        cluster.store.call_ns = 1_000_000
+        await until(lambda: cluster.leader() not in (None, first))
+        await until(cluster.is_copied)
+        assert not cluster.is_clean()
+        await asyncio.sleep(ABANDONED_MS / 1000)
+        await until(cluster.is_clean)
+        await first.start()
+        await cluster.write(2, first=4)
+        await until(cluster.is_copied)
+        await until(cluster.is_clean)
+        assert await cluster.values(6) == [b"%d" % one for one in range(6)]
+        await cluster.stop()
+
+    cluster.run(work())
+
+
+def test_leaders_of_logs_and_of_metadata_change_in_the_middle_of_copies() -> None:
+    """Each copy is ended, or its leader deletes it; nothing is copied for ever."""
+    cluster = TieredCluster(33)
+
+    async def work() -> None:
+        await cluster.start()
+        await cluster.create(2)
+        cluster.store.call_ns = 700_000_000
+        writes = [cluster.loop.create_task(cluster.write(20, partition=one)) for one in range(2)]
+        for number in range(6):
+            await asyncio.sleep(5)
+            node = cluster[number % 3 + 1]
+            node.pause() if number % 2 else node.kill(power=number == 2)
+            await asyncio.sleep(6)
+            node.resume() if number % 2 else await node.start()
+        for write in writes:
+            await write
+        cluster.store.call_ns = 1_000_000
+        for partition in range(2):
+            await until(partial(cluster.is_copied, partition))
+        await asyncio.sleep(ABANDONED_MS / 1000)
+        for partition in range(2):
+            await until(partial(cluster.is_clean, partition))
+            values = await cluster.values(20, partition)
+            assert list(dict.fromkeys(values)) == [b"%d" % one for one in range(20)]
+        await cluster.stop()
+
+    cluster.run(work())
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_a_new_replica_begins_behind_the_tier(crash: bool) -> None:  # noqa: FBT001 - parametrized
+    """It knows starts, epochs and producers as the leader does; as leader it serves the tier."""
+    cluster = TieredCluster(34)
+
+    async def work() -> None:
+        await cluster.start()
+        await cluster.create(1, replicas=2)
+        await cluster.write(4)
+        first = cluster.leader()
+        assert first is not None
+        first.kill(power=False)
+        await until(lambda: cluster.leader() not in (None, first))
+        await cluster.write(3, first=4)
+        await first.start()
+        await until(lambda: len(cluster.leading().isr) == 2)
+        await until(cluster.is_copied)
+        await until(lambda: cluster.leading().log.local_log_start_offset > 4)
+        held = cluster.leading().replicas
+        new_id = next(one for one in (1, 2, 3) if one not in held)
+        async with cluster.admin() as admin:
+            target = {TopicPartition("t", 0): [new_id, *held]}
+            assert list((await admin.alter_partition_reassignments(target)).values()) == [None]
+            await until(lambda: new_id in cluster.leading().isr)
+        new = cluster.replica(cluster[new_id])
+        assert new is not None
+        assert state_of(new) == state_of(cluster.leading())
+        assert len(new.log.producer_state.producers) == 2
+        assert len(new.log.leader_epochs.entries) >= 2
+        assert new.log.local_log_start_offset > 4
+        if crash:
+            cluster.kill(new_id, power=True)
+            await cluster.start(new_id)
+            await until(lambda: new_id in cluster.leading().isr)
+            again = cluster.replica(cluster[new_id])
+            assert again is not None
+            await until(lambda: again.log.high_watermark == 7)
+            assert state_of(again) == state_of(cluster.leading())
+        for node_id in held:
+            cluster.kill(node_id, power=False)
+            if node_id == held[0]:
+                await until(lambda: cluster.leader() not in (None, cluster[held[0]]))
+                await cluster.start(node_id)
+                await until(lambda: len(cluster.leading().isr) == 3)
+        await until(lambda: cluster.leader() is cluster[new_id])
+        await cluster.start(held[1])
+        assert await cluster.values(7) == [b"%d" % one for one in range(7)]
+        await cluster.write(3, first=7)
+        await until(cluster.is_copied)
+        async with cluster.admin() as admin:
+            await admin.delete_records({TopicPartition("t", 0): 6})
+        await until(lambda: len(cluster.store.segments("t-0-")) == 3)
+        await cluster.stop()
+
+    cluster.run(work())
