@@ -520,14 +520,14 @@ def test_a_log_begins_again_behind_what_the_leader_has_in_the_tier() -> None:
     world.fetch()
     world.answer(fetched(error_code=moved, log_start_offset=3))
     assert world.fetcher.poll(NOW_MS) is None
-    (partition, epoch, start_offset, built), *others = world.fetcher.take_unbuilt()
+    (partition, epoch, start_offset, built), *others = world.fetcher.take_remote_states()
     assert (partition, epoch, start_offset, others) == (world.partitions[0], EPOCH, 3, [])
-    assert world.fetcher.take_unbuilt() == []
+    assert world.fetcher.take_remote_states() == []
     built(None, NOW_MS)
     assert world.fetcher.poll(NOW_MS) is None
     assert named(world.fetch(NOW_MS + BACKOFF_MS)) == [(0, 0)]
     world.answer(fetched(error_code=moved, log_start_offset=3))
-    [(_, _, _, built)] = world.fetcher.take_unbuilt()
+    [(_, _, _, built)] = world.fetcher.take_remote_states()
     before = RemoteState(3, [EpochEntry(1, 0), EpochEntry(2, 5)], [])
     built(Cut(8, is_restart=True, before=before), NOW_MS)
     world.fetcher.take_cuts()
@@ -547,7 +547,7 @@ def test_remote_state_of_a_replica_that_was_removed_is_dropped() -> None:
     world = World()
     world.fetch()
     world.answer(fetched(error_code=int(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE)))
-    [(partition, _, _, built)] = world.fetcher.take_unbuilt()
+    [(partition, _, _, built)] = world.fetcher.take_remote_states()
     world.fetcher.remove(partition)
     built(Cut(8, is_restart=True), NOW_MS)
     assert world.fetcher.take_cuts() == []

@@ -212,7 +212,7 @@ class ReplicaFetcher:
         self._paused_until_ms = self._wall_ms = 0
         self._in_flight: FetchValues | ListOffsetsRequest | None = None
         self._looked_up: list[_Replica] = []
-        self._unbuilt: list[tuple[_Replica, int]] = []
+        self._remote_states: list[tuple[_Replica, int]] = []
         """Replicas that begin to build their remote state, with the leaders' log starts."""
         self.lags: dict[PartitionKey, int] = {}
         """Records that a log misses up to the leader's high watermark, where there are any.
@@ -565,7 +565,7 @@ class ReplicaFetcher:
         code = ErrorCode(fetched.error_code)
         if code is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
             self._move(replica, FetchState.BUILDING_REMOTE_STATE)
-            self._unbuilt.append((replica, fetched.log_start_offset))
+            self._remote_states.append((replica, fetched.log_start_offset))
             return
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             replica.lookup = LATEST_TIMESTAMP
@@ -591,16 +591,18 @@ class ReplicaFetcher:
 
     # In remote storage
 
-    def take_unbuilt(self) -> list[tuple[Partition, int, int, Callable[[Cut | None, int], None]]]:
+    def take_remote_states(
+        self,
+    ) -> list[tuple[Partition, int, int, Callable[[Cut | None, int], None]]]:
         """Return the partitions whose next record the leader has in remote storage alone.
 
         Each with leader epoch, the leader's log start, and what to call with the cut at which the
         log begins again and the time; None: it was not found out, and is tried again.
         """
-        unbuilt, self._unbuilt = self._unbuilt, []
+        pending, self._remote_states = self._remote_states, []
         return [
             (replica.partition, replica.leader_epoch, start_offset, partial(self._built, replica))
-            for replica, start_offset in unbuilt
+            for replica, start_offset in pending
         ]
 
     def _built(self, replica: _Replica, cut: Cut | None, now_ms: int) -> None:

@@ -52,7 +52,9 @@ class Broker:
         unused: Any = None
         replicas: Any = self
         self.is_leader = True
-        self.topic = RemoteMetadataTopic(metadata, replicas, unused, unused, loop, self._in_worker)
+        self.topic = RemoteMetadataTopic(
+            metadata, replicas, unused, unused, loop, run_on_volume=self._in_worker
+        )
 
     def on_high_watermark(self, *_: object) -> None:
         """Follow no high watermark: the test reads."""

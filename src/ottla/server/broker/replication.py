@@ -242,7 +242,7 @@ class Replication:
 
     def _build_remote_states(self, fetcher: ReplicaFetcher) -> None:
         """Begin to build what logs need that begin behind the records of remote storage."""
-        for partition, leader_epoch, start_offset, built in fetcher.take_unbuilt():
+        for partition, leader_epoch, start_offset, built in fetcher.take_remote_states():
             if self.build_remote_state is None:
                 built(None, self._clock.monotonic_ms())
                 continue

@@ -253,7 +253,12 @@ class Node:
         tier = resources.open_tier(self.config)
         channel = self.broker.channel
         topic = RemoteMetadataTopic(
-            self._metadata, replicas, self._forwarding, channel, loop, resources.workers.disk.run
+            self._metadata,
+            replicas,
+            self._forwarding,
+            channel,
+            loop,
+            run_on_volume=resources.workers.disk.run,
         )
         builder = RemoteStateBuilder(
             topic, tier.storage, channel, tier.followers, self.config.node_id

@@ -171,9 +171,9 @@ class RemoteLogManager:
 
     def _ended(self, done: Pending[None]) -> None:
         if done.error is not None:
-            is_passing = isinstance(done.error, KafkaError) and done.error.is_retriable
+            is_retried = isinstance(done.error, KafkaError) and done.error.is_retriable
             log.log(
-                logging.INFO if is_passing else logging.ERROR,
+                logging.INFO if is_retried else logging.ERROR,
                 "a task of remote storage failed: %s; it is repeated in the next interval",
                 done.error,
                 extra={"event": "remote.task_failed"},
@@ -319,7 +319,7 @@ class RemoteLogManager:
     # Deletion
 
     def _abandoned(self, key: tuple[Uuid, int]) -> list[RemoteSegment]:
-        """Return the entries whose copies nobody ends: in its own turn this broker copies nothing.
+        """Return the entries whose copies have no end: in its own turn this broker copies nothing.
 
         Another broker that led the partition before may still copy, and deletes what it copied.
         """

@@ -59,7 +59,7 @@ _NO_SEGMENTS: Final = PartitionSegments()
 """The table of each partition without segments; no record is applied to it."""
 
 
-def _is_passing(error: Exception) -> bool:
+def _is_retried(error: Exception) -> bool:
     """Whether the same request may succeed later, perhaps at another leader."""
     return isinstance(error, KafkaError) and (
         error.is_retriable or error.code is ErrorCode.BROKER_NOT_AVAILABLE
@@ -101,6 +101,7 @@ class RemoteMetadataTopic:
         controller: ControllerChannel,
         channel: BrokerChannel,
         loop: Loop,
+        *,
         run_on_volume: RunOnVolume,
     ) -> None:
         self._metadata = metadata
@@ -112,7 +113,7 @@ class RemoteMetadataTopic:
         self._tables: dict[tuple[Uuid, int], PartitionSegments] = {}
         self._readings: dict[int, _Reading] = {}
         self._topic_id: Uuid | None = None
-        """The topic that was read: another one of its name begins anew."""
+        """The topic that was read: another one of its name is read from its beginning."""
         self._is_creating = False
         self._is_closed = False
         self._writes: dict[int, dict[_Write, None]] = {}
@@ -273,7 +274,7 @@ class RemoteMetadataTopic:
                     appended = self._replicas.append(own, records, ACKS_ALL, now_ms, append)
                     write.offset = appended.info.last_offset
             except KafkaError as error:
-                if not _is_passing(error):
+                if not _is_retried(error):
                     raise
                 yield self._pause()
             else:
@@ -342,7 +343,7 @@ class RemoteMetadataTopic:
 
     def _ended(self, index: int, done: Pending[None]) -> None:
         error = done.error
-        if error is not None and not _is_passing(error):
+        if error is not None and not _is_retried(error):
             text = "%s-%d is not read: %s; its partitions are neither copied nor read remotely"
             extra = {"event": "remote.metadata_failed"}
             log.error(text, METADATA_TOPIC, index, error, extra=extra)
