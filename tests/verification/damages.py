@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.errors import OttlaError
 from ottla.metadata.framing import MessageAndVersion, encode_record
-from ottla.protocol.records.metadata import PartitionRecord, TopicRecord
+from ottla.protocol.records.metadata import ConfigRecord, PartitionRecord, TopicRecord
 from ottla.raft.log_check import check_log
 from ottla.raft.quorum_state import ElectionState, QuorumStateStore
 from ottla.raft.replicated_log import ReplicatedLog
@@ -47,6 +47,7 @@ from tests.storage.logs import NOW_MS, SMALL, end, put, send
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ottla.storage.directory import Directory
     from ottla.storage.log.config import LogConfig
     from ottla.verification.findings import Finding
 
@@ -112,6 +113,10 @@ def _write_metadata(disk: SimulatedDisk) -> None:
             ),
         )
     ]
+    compaction = ConfigRecord(
+        resource_type=2, resource_name="c", name="cleanup.policy", value="compact"
+    )
+    values.append(encode_record(MessageAndVersion(compaction, 0)))
     for offset, value in enumerate(values):
         data = encode_batch([(0, None, value, ())], base_offset=offset, leader_epoch=3)
         log.append(data, epoch=3, now_ms=0)
@@ -133,7 +138,7 @@ def disk_with(files: dict[str, bytes]) -> SimulatedDisk:
     return disk
 
 
-def find(disk: SimulatedDisk, names: Sequence[str] = NAMES) -> list[Finding]:
+def find(disk: Directory, names: Sequence[str] = NAMES) -> list[Finding]:
     """Return what a check of the disk and of these partitions finds."""
     check = check_log_directory(disk, "/d0")
     findings = list(check.findings)
@@ -154,7 +159,7 @@ class Served(NamedTuple):
     producers: tuple[Any, ...]
 
 
-def serve(disk: SimulatedDisk, names: Sequence[str] = NAMES) -> dict[str, Served | str]:
+def serve(disk: Directory, names: Sequence[str] = NAMES) -> dict[str, Served | str]:
     """Start on a disk; by log what it serves, or the error with which it refuses to."""
     found: dict[str, Served | str] = {}
     try:
@@ -163,18 +168,13 @@ def serve(disk: SimulatedDisk, names: Sequence[str] = NAMES) -> dict[str, Served
         check_log(disk, "/d0")
         if not disk.exists(f"{METADATA_LOG}/{QUORUM_STATE}"):
             return dict.fromkeys((METADATA_LOG, *NAMES), "no quorum state")
-        ReplicatedLog.open(disk, now_ms=0).close(is_to_be_flushed=False)
+        ReplicatedLog.open(disk, now_ms=0).close(is_to_be_flushed=True)
         image = read_metadata(disk).image
         state = tuple((kind.message, kind.version) for kind in image.records())
         found[METADATA_LOG] = Served((0, 0), tuple(map(repr, state)), (), (), ())
     except (OttlaError, OSError) as error:
         return dict.fromkeys((METADATA_LOG, *NAMES), str(error))
-    log_dir = LogDirectory("/d0", disk)
-    points = log_dir.read_offsets(RECOVERY_POINT_CHECKPOINT)
-    starts = log_dir.read_offsets(LOG_START_CHECKPOINT)
-    is_clean = disk.exists(CLEAN_MARKER)
     for name in names:
-        partition = TopicPartition(name[0], 0)
         try:
             if not disk.is_directory(name):
                 raise OSError("no directory")
@@ -182,20 +182,26 @@ def serve(disk: SimulatedDisk, names: Sequence[str] = NAMES) -> dict[str, Served
             metadata = disk.read_file(f"{name}/partition.metadata")
             if str(topic_id).encode() not in metadata:
                 raise OSError("stray")
-            log = PartitionLog.open(
-                disk,
-                name,
-                config=config_of(name[0]),
-                now_ms=NOW_MS,
-                topic_id=topic_id,
-                clean=is_clean,
-                recovery_point=points.get(partition, 0),
-                log_start_offset=starts.get(partition, 0),
-            )
+            log = start_log(disk, name, topic_id)
             found[name] = _served(log)
         except (OttlaError, OSError) as error:
             found[name] = str(error)
     return found
+
+
+def start_log(disk: Directory, name: str, topic_id: Uuid | None = None) -> PartitionLog:
+    """Open one log as a node that starts."""
+    log_dir, partition = LogDirectory("/d0", disk), TopicPartition(name[0], 0)
+    return PartitionLog.open(
+        disk,
+        name,
+        config=config_of(name[0]),
+        now_ms=NOW_MS,
+        topic_id=topic_id or TOPICS[name[0]],
+        clean=disk.exists(CLEAN_MARKER),
+        recovery_point=log_dir.read_offsets(RECOVERY_POINT_CHECKPOINT).get(partition, 0),
+        log_start_offset=log_dir.read_offsets(LOG_START_CHECKPOINT).get(partition, 0),
+    )
 
 
 def _served(log: PartitionLog) -> Served:

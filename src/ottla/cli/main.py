@@ -65,6 +65,9 @@ COMMANDS: dict[str, Command] = {
     "acls": Command(
         "ottla.cli.commands.acls", "acls", "List, add and remove access control entries."
     ),
+    "branch": Command(
+        "ottla.cli.commands.branch", "branch", "Fork a stopped node's directory by hard links."
+    ),
     "broker-api-versions": Command(
         "ottla.cli.commands.broker_api_versions",
         "broker_api_versions",

@@ -135,7 +135,10 @@ class Directory(Protocol):
         """Rename a file (replacing an existing one) or a directory, atomically."""
 
     def link(self, old: str, new: str) -> None:
-        """Create a hard link."""
+        """Create a hard link; a later change through one of the names does not show in the other.
+
+        Changes of a file with several names go to a copy, which takes the name.
+        """
 
     def sync(self, path: str = "") -> None:
         """Make a directory's entries durable."""

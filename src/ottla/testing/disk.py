@@ -74,6 +74,7 @@ class SimulatedFile:
 
     def _write(self, kind: str, position: int, data: bytes) -> None:
         self._check()
+        self._content = self._disk.own(self._path, self._content)
         fault = self._disk.count(kind, self._path, len(data))
         if fault is not None:
             if fault.partial and data:
@@ -111,6 +112,7 @@ class SimulatedFile:
     def truncate(self, size: int) -> None:
         """Cut or grow."""
         self._check()
+        self._content = self._disk.own(self._path, self._content)
         self._disk.change("truncate", self._path, max(len(self._content.data) - size, 0))
         self._content.truncate(size)
         self._content.modified_ms = self._disk.now_ms
@@ -232,6 +234,7 @@ class SimulatedDisk:
         self.trace: list[Call] | None = None
         self._faults: list[Fault] = []
         self._root = DirectoryNode()
+        self._has_links = False
 
     # Faults
 
@@ -470,6 +473,18 @@ class SimulatedDisk:
         self.change("link", new)
         directory, name = self._parent(new)
         directory.put(name, content)
+        self._has_links = True
+
+    def own(self, path: str, content: FileNode) -> FileNode:
+        """Return a file's content, a durable copy under its name when it has other names."""
+        if not self._has_links or _links(self._root, content) < 2:
+            return content
+        self.change("copy", path)
+        copy = FileNode(content.data, content.modified_ms, content.length)
+        directory, name = self._parent(path)
+        directory.put(name, copy)
+        directory.sync()
+        return copy
 
     def sync(self, path: str = "") -> None:
         """Make the names inside durable."""
@@ -530,6 +545,13 @@ def _used(directory: DirectoryNode) -> int:
     for entry in directory.names.values():
         total += _used(entry) if isinstance(entry, DirectoryNode) else len(entry.data.rstrip(b"\0"))
     return total
+
+
+def _links(directory: DirectoryNode, content: FileNode) -> int:
+    return sum(
+        _links(entry, content) if isinstance(entry, DirectoryNode) else entry is content
+        for entry in directory.names.values()
+    )
 
 
 def _length(entry: DirectoryNode | FileNode) -> int:

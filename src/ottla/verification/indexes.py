@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ottla.storage.log.leader_epochs import LeaderEpochs
     from ottla.verification.findings import Finding
 
-_END: Final = 1 << 62
+_END: Final = 1 << 63
 _REBUILD: Final = "ottla log-repair --rebuild-indexes makes it again from the batches"
 
 

@@ -86,6 +86,7 @@ def check_log_directory(
             checkpoints[HIGH_WATERMARK_CHECKPOINT].get(partition, -1),
             checkpoints[LOG_START_CHECKPOINT].get(partition, -1),
             checkpoints[CLEANER_CHECKPOINT].get(partition, -1),
+            partition in checkpoints[CLEANER_CHECKPOINT] or _is_compacted(image, partition),
             _topic_id(image, partition),
         )
         for name, partition in _find_logs(directory, findings)
@@ -140,6 +141,12 @@ def _is_clean(directory: Directory, findings: list[Finding]) -> bool:
 def _topic_id(image: MetadataImage | None, partition: TopicPartition) -> str:
     found = image.topics.topic_id(partition.topic) if image is not None else None
     return "" if found is None else str(found)
+
+
+def _is_compacted(image: MetadataImage | None, partition: TopicPartition) -> bool:
+    if image is None:
+        return True  # unknown, and gaps are no damage then
+    return "compact" in image.configs.topic(partition.topic).get("cleanup.policy", "")
 
 
 def _find_logs(directory: Directory, findings: list[Finding]) -> list[tuple[str, TopicPartition]]:

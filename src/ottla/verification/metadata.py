@@ -20,6 +20,7 @@ from ottla.records.batches import iterate_batches
 from ottla.storage.directory import join
 from ottla.storage.layout import (
     BOOTSTRAP_CHECKPOINT,
+    CLEAN_MARKER,
     LOG_SUFFIX,
     METADATA_LOG,
     QUORUM_STATE,
@@ -118,7 +119,10 @@ def check_metadata(directory: Directory, path: str) -> tuple[StoredMetadata | No
         check_log(directory, path)
     except KafkaError as error:
         findings.append(damage(METADATA_LOG, str(error.message), lost, step))
-    log = examine_log(directory, METADATA_LOG)
+    # a start after a crash makes the indexes again
+    log = examine_log(
+        directory, METADATA_LOG, recovered_from=_ALWAYS if directory.exists(CLEAN_MARKER) else 0
+    )
     findings += log.index_findings
     broken = log.inspection.damage
     if broken is not None and not findings:

@@ -22,6 +22,7 @@ from ottla.storage.layout import (
     PARTITION_METADATA,
     SEGMENT_SUFFIXES,
     SNAPSHOT_SUFFIX,
+    TEMPORARY_SUFFIX,
     base_offset_of,
 )
 from ottla.storage.log.abort_check import AbortCheck
@@ -53,6 +54,8 @@ class StoredPartition(NamedTuple):
     high_watermark: int = -1
     log_start_offset: int = -1
     cleaned_offset: int = -1
+    is_compacted: bool = False
+    """Whether the topic's settings say so, or the cleaner has a checkpoint."""
     topic_id: str = ""
     """By the cluster's metadata; empty where that is unknown."""
 
@@ -164,8 +167,7 @@ class PartitionCheck:
         if epoch_check.problem:
             self._add_epochs(epoch_check.problem)
         if gaps.gap is not None:
-            first, last = gaps.gap
-            self._lost(f"offsets {first} to {last} are missing", "they were not compacted")
+            self._add_gap(*gaps.gap)
         if self._records is not None and self._records.problem:
             self._lost(self._records.problem, "consumers cannot decode it")
         start = max(facts.log_start_offset, bases[0] if bases else 0)
@@ -182,6 +184,14 @@ class PartitionCheck:
         step = f"restore a replica or a backup, or see ottla log-repair --partition {self._name}"
         self._findings.append(damage(path or self._name, problem, meaning, step))
 
+    def _add_gap(self, first: int, last: int) -> None:
+        problem = f"offsets {first} to {last} are missing"
+        if not self._facts.is_compacted:
+            self._lost(problem, "the topic is not compacted")
+            return
+        text = "a compaction may have removed them before its checkpoint was written"
+        self._findings.append(notice(self._name, problem, text, "compare it with a replica"))
+
     def _check_names(self, names: list[str], bases: list[int]) -> None:
         for name in names:
             path = join(self._name, name)
@@ -191,16 +201,18 @@ class PartitionCheck:
                 text = "a node never opens it"
                 self._findings.append(notice(path, "is no file of a log", text, "move it away"))
             elif base_offset is None or dot + suffix not in SEGMENT_SUFFIXES:
-                if stem.isdecimal() or name.endswith(".tmp"):
-                    text = "a change was interrupted"
-                    self._findings.append(
-                        notice(path, "is unfinished", text, "the next start finishes or removes it")
-                    )
+                if stem.isdecimal() or name.endswith(TEMPORARY_SUFFIX):
+                    text = "a deletion or a change was interrupted by the stop"
+                    step = "nothing to do, the next start finishes it"
+                    self._findings.append(notice(path, "is unfinished", text, step))
             elif dot + suffix not in {LOG_SUFFIX, SNAPSHOT_SUFFIX} and base_offset not in bases:
-                text = "the start removes it; records are missing if the segment was not deleted"
-                self._findings.append(
-                    damage(path, "has no segment", text, "look for the .log file of this name")
-                )
+                step = "look for the .log file of this name"
+                if self._directory.size(path) == 0:  # of a roll that a crash interrupted
+                    text = "the next start removes it"
+                    self._findings.append(notice(path, "has no segment", text, "nothing to do"))
+                else:
+                    text = "records are missing unless the segment was deleted"
+                    self._findings.append(damage(path, "has no segment", text, step))
 
     def _check_topic_id(self, names: list[str]) -> None:
         path = join(self._name, PARTITION_METADATA)
@@ -275,6 +287,9 @@ class PartitionCheck:
         if facts.is_clean and facts.high_watermark > max(end, start):
             problem = f"the high watermark {facts.high_watermark} is above the log's end {end}"
             self._lost(problem, "acknowledged records are missing")
+        if facts.is_clean and found.damage is None and end > max(facts.recovery_point, start):
+            problem = f"ends at offset {end}, and did at {facts.recovery_point} when it was closed"
+            self._lost(problem, "a batch has changed its offset")
         if facts.cleaned_offset > end:
             problem = f"the cleaner's checkpoint {facts.cleaned_offset} is above the log's end"
             text = "new records would not be compacted up to there"

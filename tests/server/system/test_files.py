@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.server.system.files import RealDirectory
+from ottla.server.system.files import RealDirectory, RealFile
 from tests.server.system.descriptors import held
 
 
@@ -223,3 +223,43 @@ def test_files_know_when_they_were_written(directory: RealDirectory) -> None:
     directory.open("a", create=True)
     os.utime(f"{directory.root}/a", ns=(0, 1_700_000_000_123_456_789))
     assert directory.modified_ms("a") == 1_700_000_000_123
+
+
+def test_a_file_with_two_names_is_not_changed_in_place(tmp_path: Path) -> None:
+    """Appends, writes, cuts and new files go to a copy; an open file and its workers follow it."""
+    directory = RealDirectory(str(tmp_path))
+
+    def shared(name: str) -> RealFile:
+        directory.write_file_atomically(name, b"content", mode=0o600)
+        directory.link(name, f"{name}.other")
+        return directory.open(name)
+
+    file = shared("appended")
+    assert file.read(0, 7) == b"content"
+    file.pin()
+    file.append([b" more"])
+    file.sync()
+    file.unpin()
+    assert (directory.read_file("appended"), file.size()) == (b"content more", 12)
+    assert (tmp_path / "appended").stat().st_mode & 0o777 == 0o600
+    shared("cut").truncate(3)
+    shared("written").write_at(0, b"C")
+    shared("entry")
+    directory.write_at("entry", 7, b"!")
+    shared("made")
+    directory.make_file("made", 2)
+    shared("replaced")
+    opened = directory.open_directory("")
+    opened.write_file("replaced", b"new")
+    opened.close()
+    assert {name: directory.read_file(name) for name in ("cut", "written", "entry", "made")} == {
+        "cut": b"con",
+        "written": b"Content",
+        "entry": b"content!",
+        "made": bytes(2),
+    }
+    assert directory.read_file("replaced") == b"new"
+    others = [name for name in directory.list() if name.endswith(".other")]
+    assert len(others) == 6
+    assert {directory.read_file(name) for name in others} == {b"content"}
+    assert not [name for name in directory.list() if name.endswith(".tmp")]

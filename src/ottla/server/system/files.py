@@ -1,5 +1,8 @@
 """The real disk: the only module that makes operating-system file calls.
 
+A file with several names (hard links: branches, backups) is never changed in place: the change
+goes to a copy, which takes the name.
+
 Hot path: `RealFile.append`, `RealFile.is_cached` and `RealFile.read` (benchmarks/log.py).
 Descriptors are opened on first use, so that a node of ten thousand idle partitions holds none.
 Kafka: org.apache.kafka.common.record.FileRecords, org.apache.kafka.common.utils.Utils, FileLock.
@@ -16,6 +19,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ottla.storage.directory import FILE_MODE
+from ottla.storage.layout import TEMPORARY_SUFFIX
 
 if TYPE_CHECKING:
     import socket
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
 PROBE_INTERVAL_BYTES = 64 * 1024
 RECENT_BYTES = 32 * 1024 * 1024
 """Bytes before the end of a file that count as cached when this process has written them."""
+COPY_BYTES = 1 << 20
 DIRECTORY_MODE = 0o750
 _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 
@@ -38,7 +43,16 @@ def make_directory(path: str) -> None:
 class RealFile:
     """A file that is opened on first use; changed only by its owner, the node's loop."""
 
-    __slots__ = ("_closing", "_descriptor", "_end", "_old_end", "_path", "_pins", "_prefix")
+    __slots__ = (
+        "_closing",
+        "_descriptor",
+        "_end",
+        "_is_owned",
+        "_old_end",
+        "_path",
+        "_pins",
+        "_prefix",
+    )
 
     def __init__(self, prefix: str, path: str) -> None:
         self._prefix = prefix
@@ -48,6 +62,8 @@ class RealFile:
         self._old_end = 0
         self._pins = 0
         self._closing = False
+        self._is_owned = False
+        """Whether the open file is known to have no other name."""
 
     @property
     def volume(self) -> str:
@@ -58,13 +74,28 @@ class RealFile:
         descriptor = os.open(self._prefix + self._path, os.O_RDWR | os.O_CLOEXEC)
         self._end = self._old_end = os.fstat(descriptor).st_size
         self._descriptor = descriptor
+        self._is_owned = False
         return descriptor
+
+    def _own(self) -> None:
+        """Copy the open file when it has other names: a branch or a backup may share it.
+
+        The descriptor then is the copy's, also for workers that have pinned it.
+        """
+        descriptor = self._descriptor
+        if os.fstat(descriptor).st_nlink > 1:
+            copied = _copy_shared(descriptor, self._prefix + self._path)
+            os.dup2(copied, descriptor, inheritable=False)
+            os.close(copied)
+        self._is_owned = True
 
     def append(self, buffers: Sequence[Buffer]) -> int:
         """Write all buffers at the end with one system call where the system allows."""
         descriptor = self._descriptor
         if descriptor < 0:
             descriptor = self._open()
+        if not self._is_owned:
+            self._own()
         if len(buffers) == 1:  # the common case, and cheaper without a vector
             expected = len(buffers[0])
             written = os.pwrite(descriptor, buffers[0], self._end)
@@ -92,6 +123,7 @@ class RealFile:
         descriptor = self._descriptor
         if descriptor < 0:
             descriptor = self._open()
+        self._own()
         _write_whole(descriptor, position, data, self._path)
         self._end = max(self._end, position + len(data))
 
@@ -147,6 +179,7 @@ class RealFile:
         descriptor = self._descriptor
         if descriptor < 0:
             descriptor = self._open()
+        self._own()
         os.ftruncate(descriptor, size)
         self._end = size
 
@@ -193,6 +226,47 @@ class RealFile:
     def moved(self, path: str) -> None:
         """Set the file's new path, for when it is opened again."""
         self._path = path
+
+
+def _copy_shared(descriptor: int, path: str) -> int:
+    """Put a durable copy of an open file under its name; return the copy's descriptor.
+
+    The other names keep the old content. A crash leaves the old file or the copy.
+    """
+    state = os.fstat(descriptor)
+    temporary = path + TEMPORARY_SUFFIX
+    flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    copied = os.open(temporary, flags, stat.S_IMODE(state.st_mode))
+    try:
+        position = 0
+        while position < state.st_size and (data := os.pread(descriptor, COPY_BYTES, position)):
+            _write_whole(copied, position, data, path)
+            position += len(data)
+        os.fsync(copied)
+        os.utime(copied, ns=(state.st_atime_ns, state.st_mtime_ns))
+        os.replace(temporary, path)
+        _sync_parent(path)
+    except BaseException:
+        os.close(copied)
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+    return copied
+
+
+def _sync_parent(path: str) -> None:
+    parent = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(parent)
+    finally:
+        os.close(parent)
+
+
+def _remove_shared(path: str, directory: int | None = None) -> None:
+    """Remove a name whose file has others, before a new file gets it."""
+    with suppress(FileNotFoundError):
+        if os.stat(path, dir_fd=directory).st_nlink > 1:
+            os.unlink(path, dir_fd=directory)
 
 
 def _writes(descriptor: int, position: int, data: Buffer, path: str) -> Iterator[int]:
@@ -245,6 +319,7 @@ class RealOpenDirectory:
 
     def write_file(self, name: str, data: Buffer) -> None:
         """Create a file or replace its content."""
+        _remove_shared(name, self._descriptor)
         descriptor = self._open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
             _write_whole(descriptor, 0, data, name)
@@ -303,6 +378,7 @@ class RealDirectory:
 
     def make_file(self, path: str, size: int) -> None:
         """Create a sparse file of zeros; replaces a file of this name."""
+        _remove_shared(self._prefix + path)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         descriptor = os.open(self._prefix + path, flags, FILE_MODE)
         try:
@@ -313,10 +389,12 @@ class RealDirectory:
 
     def write_at(self, path: str, position: int, data: Buffer) -> None:
         """Write into a file, created when missing, without keeping it open."""
-        descriptor = os.open(
-            self._prefix + path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE
-        )
+        full = self._prefix + path
+        descriptor = os.open(full, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
+            if os.fstat(descriptor).st_nlink > 1:
+                shared, descriptor = descriptor, _copy_shared(descriptor, full)
+                os.close(shared)
             _write_whole(descriptor, position, data, path)
         finally:
             os.close(descriptor)

@@ -1,0 +1,4 @@
+"""Branches of a node's log directory: forks that share the sealed segments by hard links.
+
+Kafka: none.
+"""
