@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla.branches.branch import Branch, BranchRequest, BranchResult
+from ottla.branches.branch import BranchRequest, BranchResult, DirectoryBranch
 from ottla.branches.fork_point import ForkPoint
 from ottla.errors import LocalDiskError
 from ottla.server.system.files import RealDirectory
@@ -35,7 +35,7 @@ def root(tmp_path: Path) -> RealDirectory:
 
 def fork(root: RealDirectory, target: str = "fork", **more: Any) -> BranchResult:
     request = BranchRequest("source", target)._replace(**more)
-    return Branch(root, request, now_ms=NOW_MS).run()
+    return DirectoryBranch(root, request, now_ms=NOW_MS).run()
 
 
 def at(root: RealDirectory, name: str) -> RealDirectory:

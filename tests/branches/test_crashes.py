@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.branches.branch import Branch, BranchRequest
+from ottla.branches.branch import BranchRequest, DirectoryBranch
 from ottla.verification.findings import Severity
 from tests.branches.crashes import Below, disk_at, sweep
 from tests.storage.logs import NOW_MS
@@ -16,7 +16,7 @@ def test_a_crash_at_every_operation_of_a_branch() -> None:
     """The next attempt succeeds."""
 
     def work(disk: object) -> None:
-        Branch(disk, REQUEST, now_ms=NOW_MS).run()  # type: ignore[arg-type]
+        DirectoryBranch(disk, REQUEST, now_ms=NOW_MS).run()  # type: ignore[arg-type]
 
     whole = disk_at(FILES, "source")
     work(whole)

@@ -105,7 +105,7 @@ class BranchResult(NamedTuple):
     """Transactions that were open at the fork point."""
 
 
-class Branch:
+class DirectoryBranch:
     """Makes one fork; no node may run on the source."""
 
     def __init__(self, directory: Directory, request: BranchRequest, *, now_ms: int) -> None:

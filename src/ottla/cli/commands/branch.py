@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from ottla.branches.branch import Branch, BranchRequest
+from ottla.branches.branch import BranchRequest, DirectoryBranch
 from ottla.branches.fork_point import ALWAYS_MS, ForkPoint
 from ottla.cli.options.flags import json_option, print_json, wants_json
 from ottla.cli.options.moments import parse_moment, parse_offsets
@@ -85,7 +85,9 @@ def branch(
     try:
         log_dir.lock()
         try:
-            result = Branch(RealDirectory(root), request, now_ms=int(time.time() * 1000)).run()
+            result = DirectoryBranch(
+                RealDirectory(root), request, now_ms=int(time.time() * 1000)
+            ).run()
         finally:
             log_dir.release()
     except OSError as error:
