@@ -128,8 +128,8 @@ def test_ids_and_topics(root: RealDirectory) -> None:
 
 def test_refusals(root: RealDirectory) -> None:
     """Nothing is left of a branch that cannot be made."""
-    with pytest.raises(LocalDiskError, match="there is no topic nobody"):
-        fork(root, topics=frozenset({"nobody"}))
+    with pytest.raises(LocalDiskError, match="there is no topic unknown"):
+        fork(root, topics=frozenset({"unknown"}))
     root.make("taken")
     with pytest.raises(LocalDiskError, match="taken exists"):
         fork(root, "taken")

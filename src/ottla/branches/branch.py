@@ -4,7 +4,7 @@ A file with two names is never changed in place (`server/system/files.py`), so n
 what the other one does later. The last segment is linked as well, and the source gets a new, empty
 one: its next appends go there. A fork point inside a segment copies it up to the point. The logs of
 the fork are then opened by the code of a start, which cuts indexes, epochs and producers, and
-transactions that are open at the point are aborted: nobody continues them. Those that the
+transactions that are open at the point are aborted: no producer continues them. Those that the
 coordinator had decided are left to the fork's coordinator, which finishes them.
 
 All is made in a directory of another name; its renaming at the end makes the fork valid.
