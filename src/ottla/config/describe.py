@@ -231,14 +231,14 @@ def _synonyms(sources: BrokerSources, name: str, chain: Sequence[str]) -> list[S
     ]
     found: list[Synonym] = []
     for source, values in places:
-        found += [Synonym(one, _shown(one, values[one]), source) for one in chain if one in values]
-    for one in chain:
-        definition = definition_of(one)
-        if definition is None or definition.name != one or definition.required:
+        found += [Synonym(key, _shown(key, values[key]), source) for key in chain if key in values]
+    for key in chain:
+        definition = definition_of(key)
+        if definition is None or definition.name != key or definition.required:
             continue
         if definition.default is not None:
             text = None if definition.sensitive else definition.text(definition.default)
-            found.append(Synonym(one, text, Source.DEFAULT_CONFIG))
+            found.append(Synonym(key, text, Source.DEFAULT_CONFIG))
     first = next((at for at, synonym in enumerate(found) if synonym.name == name), len(found))
     return found[first:]
 

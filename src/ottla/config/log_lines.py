@@ -113,7 +113,7 @@ def parse_log_levels(text: str) -> dict[str, int]:
     Raises LogLevelError.
     """
     levels = {ROOT: LEVELS["INFO"]}
-    for part in filter(None, (one.strip() for one in text.split(","))):
+    for part in filter(None, (item.strip() for item in text.split(","))):
         name, separator, level = part.rpartition("=")
         number = LEVELS.get(level.strip().upper())
         if number is None:
@@ -128,7 +128,7 @@ def log4j_levels(root: str, loggers: str) -> str:
 
     Loggers of Kafka whose lines no component writes are left out.
     """
-    pairs = (one.strip().partition("=") for one in loggers.split(","))
+    pairs = (item.strip().partition("=") for item in loggers.split(","))
     known = [f"{name}={level}" for name, _, level in pairs if name in KAFKA_LOGGERS]
     return ",".join([*filter(None, [root.strip()]), *known])
 

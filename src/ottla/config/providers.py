@@ -42,19 +42,23 @@ class _Paths:
     """The files that may be read; all without `allowed.paths`."""
 
     def __init__(self, parameters: Mapping[str, str]) -> None:
-        listed = [one.strip() for one in parameters.get("allowed.paths", "").split(",")]
-        self._allowed = [Path(one) for one in listed if one]
-        for one in self._allowed:
-            if not one.is_absolute():
-                raise ProviderError(f"Path {one} is not absolute")
-            if not one.exists():
-                raise ProviderError(f"Path {one} does not exist")
+        listed = [path.strip() for path in parameters.get("allowed.paths", "").split(",")]
+        self._allowed = [Path(path) for path in listed if path]
+        for path in self._allowed:
+            if not path.is_absolute():
+                raise ProviderError(f"Path {path} is not absolute")
+            if not path.exists():
+                raise ProviderError(f"Path {path} does not exist")
 
     def checked(self, path: str) -> Path | None:
         """Return the path without `..` and links, None for one that is not allowed."""
         found = Path(os.path.realpath(path))
-        allowed = [Path(os.path.realpath(one)) for one in self._allowed]
-        return found if not allowed or any(found.is_relative_to(one) for one in allowed) else None
+        allowed = [Path(os.path.realpath(path)) for path in self._allowed]
+        return (
+            found
+            if not allowed or any(found.is_relative_to(directory) for directory in allowed)
+            else None
+        )
 
 
 class FileProvider:
@@ -119,7 +123,7 @@ class Resolved(NamedTuple):
 def resolve(given: Mapping[str, str], environ: Mapping[str, str]) -> Resolved:
     """Resolve the variables of all values; without `config.providers` all stay as they are."""
     values, problems = dict(given), []
-    names = [one.strip() for one in given.get(PROVIDERS, "").split(",") if one.strip()]
+    names = [name.strip() for name in given.get(PROVIDERS, "").split(",") if name.strip()]
     if not names:
         return Resolved(values, [])
     providers: dict[str, Provider] = {}

@@ -50,7 +50,7 @@ def refusal(static: BrokerConfig, current: BrokerConfig, changes: Mapping[str, s
     reason = (
         _thread_reason(current, proposed)
         or _cleaner_reason(current, proposed)
-        or next((one.message for one in local_retention_problems(proposed, "log.")), None)
+        or next((problem.message for problem in local_retention_problems(proposed, "log.")), None)
         or _listener_reason(current, proposed)
     )
     if reason is not None:

@@ -96,10 +96,10 @@ class AclControl:
         """Remove the entries that match each filter; the slices have no records."""
         removed: dict[Uuid, None] = {}
         results = []
-        for one in request.filters:
+        for requested in request.filters:
             result = DeleteAclsResponse.DeleteAclsFilterResult
             try:
-                acl_filter = checked_filter(one)
+                acl_filter = checked_filter(requested)
             except KafkaError as error:
                 results.append(result(**_error(error), matching_acls=[]))
                 continue

@@ -117,7 +117,9 @@ class FeatureControl:
         error: KafkaError | None = None
         kraft_version: int | None = None
         # the last of several updates of one feature wins, as in Kafka
-        for update in {one.feature: one for one in request.feature_updates}.values():
+        for update in {
+            requested.feature: requested for requested in request.feature_updates
+        }.values():
             try:
                 level = update.max_version_level
                 # allow_downgrade of version 0 is ignored, as in Kafka

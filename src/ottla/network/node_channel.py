@@ -278,8 +278,8 @@ class _Link:
         if self._channel.ready and self._waiting:
             waiting, self._waiting = self._waiting, []
             now_ms = self._owner.clock.monotonic_ms()
-            for one in waiting:
-                self._submit(one, now_ms)
+            for request in waiting:
+                self._submit(request, now_ms)
 
     def lost(self, error: Exception | None) -> None:
         """Fail the pending requests."""
@@ -290,10 +290,12 @@ class _Link:
         self._timeout = None
         if self._is_closed:
             return
-        if self._channel.expire(now_ms) or any(one.deadline_ms <= now_ms for one in self._waiting):
+        if self._channel.expire(now_ms) or any(
+            request.deadline_ms <= now_ms for request in self._waiting
+        ):
             self._end(f"no response within {self._timeout_ms} ms")
             return
-        deadlines_ms = [one.deadline_ms for one in self._waiting]
+        deadlines_ms = [request.deadline_ms for request in self._waiting]
         sent_ms = self._channel.next_deadline_ms()
         if sent_ms is not None:
             deadlines_ms.append(sent_ms)
@@ -320,8 +322,8 @@ class _Link:
             error = ConnectionRefused(reason)
         self._channel.closed(error)
         waiting, self._waiting = self._waiting, []
-        for one in waiting:
-            one.answer.fail(error)
+        for request in waiting:
+            request.answer.fail(error)
 
 
 def _name(node_id: int) -> str:

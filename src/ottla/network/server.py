@@ -244,7 +244,11 @@ class Listener:
 
         One call every few seconds replaces a timer per connection; max_idle_ms < 0 is no limit.
         """
-        overdue = [one for one in self.connections if one.is_overdue(now_ms, max_idle_ms)]
+        overdue = [
+            connection
+            for connection in self.connections
+            if connection.is_overdue(now_ms, max_idle_ms)
+        ]
         for connection in overdue:
             extra = {"event": "connection.overdue", "client": connection.peer_host}
             log.info("connection closed: it was idle or sent too slowly", extra=extra)

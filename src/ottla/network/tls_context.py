@@ -162,7 +162,7 @@ def _alternative_names(certificate: x509.Certificate) -> frozenset[str]:
         found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
     except x509.ExtensionNotFound:
         return frozenset()
-    return frozenset(f"{type(one).__name__}:{one.value}" for one in found.value)
+    return frozenset(f"{type(name).__name__}:{name.value}" for name in found.value)
 
 
 def identity_change(

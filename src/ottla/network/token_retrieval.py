@@ -147,9 +147,9 @@ def _check_assertion(settings: TokenSettings) -> None:
     path, key_file, template = (settings.value(prefix + name) for name in names)
     if not path and not key_file:
         raise ConfigError(f"an assertion needs {prefix}file or .assertion.private.key.file")
-    for one in filter(None, (path, key_file, template)):
+    for location in filter(None, (path, key_file, template)):
         try:
-            check_file(one, settings.allowed[1])
+            check_file(location, settings.allowed[1])
         except ValueError as error:
             raise ConfigError(f"sasl.oauthbearer.assertion: {error}") from error
 

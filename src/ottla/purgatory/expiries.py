@@ -45,7 +45,7 @@ class _Queue:
         while queue and queue[0].is_over:
             queue.popleft()
         if len(queue) >= self.next_sweep_size:  # the first one still waits: later ones may not
-            self.waiting = queue = deque([one for one in queue if not one.is_over])
+            self.waiting = queue = deque([wait for wait in queue if not wait.is_over])
             self.next_sweep_size = max(SWEEP_SIZE, 2 * len(queue))
         queue.append(waiting)
 

@@ -70,7 +70,7 @@ class Purgatory(Generic[D]):
 
     def complete_watchers(self, key: Hashable) -> int:
         """Complete all operations that watch key, which no longer exists; return how many."""
-        return sum(one.force_complete() for one in tuple(self.watchers.get(key, ())))
+        return sum(operation.force_complete() for operation in tuple(self.watchers.get(key, ())))
 
     def complete_all(self) -> int:
         """Complete all waiting operations, at shutdown; return how many."""

@@ -205,4 +205,4 @@ class Meters(Generic[M]):
 
 def _size_of(entity: ClientQuotaEntity) -> int:
     """Return the bytes of the names that clients chose."""
-    return size_of_texts(*(one for one in entity if isinstance(one, str)))
+    return size_of_texts(*(name for name in entity if isinstance(name, str)))

@@ -84,7 +84,7 @@ class Quotas:
         """Apply the changed limits, and the rates of replication in the settings of brokers."""
         if delta.quotas_changed:
             self.update(image.quotas.by_entity, delta.quotas_changed)
-        if any(one.type == ConfigResourceType.BROKER for one in delta.configs_changed):
+        if any(resource.type == ConfigResourceType.BROKER for resource in delta.configs_changed):
             self.replication.set_rates(image.configs)
 
     def update(

@@ -119,12 +119,16 @@ class Leading:
         others = [replica for replica in role.replicas.values() if replica.key.node_id != own_id]
         silent_ms = now_ms - 2 * FETCH_MAX_WAIT_MS
         others.sort(
-            key=lambda one: (one.last_fetch_ms < silent_ms, -one.end_offset, one.key.node_id)
+            key=lambda follower: (
+                follower.last_fetch_ms < silent_ms,
+                -follower.end_offset,
+                follower.key.node_id,
+            )
         )
         member.become_resigned(
             now_ms,
-            preferred=tuple(one.key for one in others),
-            unacknowledged=frozenset(one.key.node_id for one in others),
+            preferred=tuple(follower.key for follower in others),
+            unacknowledged=frozenset(follower.key.node_id for follower in others),
         )
 
     def poll(self, role: Leader, now_ms: int) -> int:
@@ -136,7 +140,7 @@ class Leading:
             return now_ms
         due_ms = min(due_ms, self._announce(role, now_ms))
         self._answer_waiting(role, now_ms)
-        return min([due_ms, *(one.deadline_ms for one in self._waiting)])
+        return min([due_ms, *(request.deadline_ms for request in self._waiting)])
 
     def _resignation_due_ms(self, role: Leader) -> int:
         """Return when this leader resigns: without a majority's fetches, or when its disk hangs.
@@ -270,8 +274,8 @@ class Leading:
     def end_waiting(self) -> None:
         """Answer every waiting fetch: this node no longer leads."""
         waiting, self._waiting = self._waiting, []
-        for one in waiting:
-            self._respond(one.token, self._refused(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        for request in waiting:
+            self._respond(request.token, self._refused(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
     def fetch_snapshot(self, request: FetchSnapshot, token: Pending[Any], now_ms: int) -> None:
         """Answer with a part of a snapshot."""

@@ -125,7 +125,7 @@ def _updated(voters: VoterSet, voter: Voter, kraft_version: int) -> VoterSet:
     known = voters.get(voter.voter_id)
     if known is None or (kraft_version > 0 and known.directory_id != voter.directory_id):
         raise KafkaError(ErrorCode.VOTER_NOT_FOUND)
-    return VoterSet(voter if one is known else one for one in voters)
+    return VoterSet(voter if other is known else other for other in voters)
 
 
 def _replica_key(voter: Voter) -> ReplicaKey:
@@ -240,7 +240,7 @@ class Reconfiguration:
         deadline_ms = now_ms + member.timeouts.request_ms
         if isinstance(request, RemoveVoter):
             self._change = _Change(None, token, deadline_ms)
-            left = [one for one in role.voters if one.voter_id != request.key.node_id]
+            left = [other for other in role.voters if other.voter_id != request.key.node_id]
             self._append(role, VoterSet(left), now_ms)
             return
         voter = request.voter

@@ -193,7 +193,7 @@ class Resigned:
         self.preferred = preferred
         """The successors, the one with the longest log first."""
         self.unacknowledged = unacknowledged
-        self.awaited = unacknowledged - {one.node_id for one in preferred[:1]}
+        self.awaited = unacknowledged - {successor.node_id for successor in preferred[:1]}
         """Voters to be notified before the first successor, unless they are down."""
         self.successor_due_ms = successor_due_ms
         """The latest time to notify the first successor. The others come first: they refuse votes

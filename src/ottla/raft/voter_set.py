@@ -262,5 +262,5 @@ def leader_change(leader_id: int, voters: VoterSet, granting: Iterable[int]) -> 
         version=0,
         leader_id=leader_id,
         voters=[LeaderChangeVoter(voter_id=voter.voter_id) for voter in voters],
-        granting_voters=[LeaderChangeVoter(voter_id=one) for one in sorted(granting)],
+        granting_voters=[LeaderChangeVoter(voter_id=voter_id) for voter_id in sorted(granting)],
     )

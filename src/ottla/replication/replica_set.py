@@ -378,7 +378,7 @@ class ReplicaSet:
 
     def report_failures(self) -> None:
         """Notify the watchers of partitions of a failed disk."""
-        for partition in [one for one in self if one.log.failure is not None]:
+        for partition in [replica for replica in self if replica.log.failure is not None]:
             self._notify_watchers(partition)
 
     def _notify_watchers(self, partition: Partition) -> None:

@@ -240,7 +240,7 @@ class StandardAuthorizer:
         ]
         denied = [acl for acl in fitting if acl.permission == Permission.DENY]
         allowed = [acl for acl in fitting if acl.permission == Permission.ALLOW]
-        return any(not any(_dominates(one, acl) for one in denied) for acl in allowed)
+        return any(not any(_dominates(denial, acl) for denial in denied) for acl in allowed)
 
 
 def _log(
@@ -321,7 +321,7 @@ def _java_form(host: str) -> str:
         return host
     address, percent, zone = host.partition("%")
     begin, gap, end = address.partition("::")
-    first, last = ([one for one in half.split(":") if one] for half in (begin, end))
+    first, last = ([group for group in half.split(":") if group] for half in (begin, end))
     zeros = ["0"] * (_IPV6_GROUPS - len(first) - len(last)) if gap else []
     return ":".join((*first, *zeros, *last)) + percent + zone
 

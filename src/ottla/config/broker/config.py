@@ -145,7 +145,7 @@ class BrokerConfig(
             advertised = parse_listeners(
                 self.advertised_listeners, self.security_protocols, distinct_ports=False
             )
-            given = {one.listener: one for one in advertised}
+            given = {address.listener: address for address in advertised}
         return tuple(
             given.get(endpoint.listener, endpoint) for endpoint in self.controller_endpoints
         )
@@ -286,7 +286,7 @@ class BrokerConfig(
         advertised = parse_listeners(
             self.advertised_listeners, self.security_protocols, distinct_ports=False
         )
-        return tuple(one for one in advertised if not self._controllers_own(one))
+        return tuple(address for address in advertised if not self._controllers_own(address))
 
     def _read_inter_broker_listener(self, problems: list[ConfigProblem]) -> None:
         name = "inter.broker.listener.name"

@@ -148,7 +148,9 @@ class PartitionChange:
         old = self._partition
         before = dict.fromkeys((*old.eligible_leader_replicas, *old.isr))
         leaving = {*self.isr, *self.unclean_replicas}
-        eligible = (one for one in before if one in self.replicas and one not in leaving)
+        eligible = (
+            replica for replica in before if replica in self.replicas and replica not in leaving
+        )
         return sorted(eligible, key=_hash_bucket)
 
     def _elect(self, record: PartitionChangeRecord, elr: list[int]) -> list[int]:

@@ -93,7 +93,7 @@ class Owners(TimelineDict[K, tuple[str, ...]]):
     def move(self, member_id: str, old: AbstractSet[K], new: AbstractSet[K]) -> None:
         """Replace what a member has."""
         for key in old - new:
-            remaining = tuple(one for one in self[key] if one != member_id)
+            remaining = tuple(owner for owner in self[key] if owner != member_id)
             if remaining:
                 self[key] = remaining
             else:

@@ -272,7 +272,7 @@ class ShareCoordinator:
         """
         make: Any = response
         topics = request.topics
-        if not topics or not request.group_id or not all(one.partitions for one in topics):
+        if not topics or not request.group_id or not all(topic.partitions for topic in topics):
             return Pending.of(make(results=[]))
 
         def failed(part: Any, error: Exception, text: str | None) -> Any:

@@ -82,7 +82,9 @@ def combine_batches(
     known: Iterable[StateBatch], added: Iterable[StateBatch], start_offset: int
 ) -> tuple[StateBatch, ...]:
     """Return all batches in order and without overlaps, none below start_offset."""
-    left = sorted({batch for one in (*known, *added) for batch in _from(one, start_offset)})
+    left = sorted(
+        {batch for known_batch in (*known, *added) for batch in _from(known_batch, start_offset)}
+    )
     found: list[StateBatch] = []
     while left:
         batch = left.pop(0)

@@ -133,14 +133,14 @@ def list_transactions(
         found = (shard.transactions.get_at(name, epoch) for name in names)
         return [
             Listed(
-                transactional_id=one.transactional_id,
-                producer_id=one.producer_id,
-                transaction_state=one.state.text,
+                transactional_id=summary.transactional_id,
+                producer_id=summary.producer_id,
+                transaction_state=summary.state.text,
             )
-            for one in found
-            if one is not None
-            and (not producer_ids or one.producer_id in producer_ids)
-            and _passes(one, request, states, pattern, now_ms)
+            for summary in found
+            if summary is not None
+            and (not producer_ids or summary.producer_id in producer_ids)
+            and _passes(summary, request, states, pattern, now_ms)
         ]
 
     at_once = KEYS_AT_ONCE if pattern is None else 1  # one match may take milliseconds

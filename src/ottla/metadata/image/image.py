@@ -368,40 +368,47 @@ def _same(one: MessageAndVersion | None, other: MessageAndVersion) -> bool:
 
 
 _KEYS: Final[dict[type[Struct], Callable[[Any], tuple[Any, ...]]]] = {
-    kinds.RegisterBrokerRecord: lambda one: (one.broker_id,),
-    kinds.RegisterControllerRecord: lambda one: (one.controller_id,),
-    kinds.TopicRecord: lambda one: (one.topic_id,),
-    kinds.PartitionRecord: lambda one: (one.topic_id, one.partition_id),
-    kinds.ConfigRecord: lambda one: (one.resource_type, one.resource_name, one.name),
-    kinds.FeatureLevelRecord: lambda one: (one.name,),
-    kinds.ClientQuotaRecord: lambda one: (
-        tuple((part.entity_type, part.entity_name) for part in one.entity),
-        one.key,
+    kinds.RegisterBrokerRecord: lambda record: (record.broker_id,),
+    kinds.RegisterControllerRecord: lambda record: (record.controller_id,),
+    kinds.TopicRecord: lambda record: (record.topic_id,),
+    kinds.PartitionRecord: lambda record: (record.topic_id, record.partition_id),
+    kinds.ConfigRecord: lambda record: (record.resource_type, record.resource_name, record.name),
+    kinds.FeatureLevelRecord: lambda record: (record.name,),
+    kinds.ClientQuotaRecord: lambda record: (
+        tuple((part.entity_type, part.entity_name) for part in record.entity),
+        record.key,
     ),
     kinds.ProducerIdsRecord: lambda _: (),
-    kinds.AccessControlEntryRecord: lambda one: (one.id,),
-    kinds.UserScramCredentialRecord: lambda one: (one.name, one.mechanism),
-    kinds.DelegationTokenRecord: lambda one: (one.token_id,),
+    kinds.AccessControlEntryRecord: lambda record: (record.id,),
+    kinds.UserScramCredentialRecord: lambda record: (record.name, record.mechanism),
+    kinds.DelegationTokenRecord: lambda record: (record.token_id,),
 }
 """What a record is about: a later one with the same key replaces it."""
 
 _REMOVALS: Final[dict[type[Struct], Callable[[Any], Struct]]] = {
-    kinds.RegisterBrokerRecord: lambda one: kinds.UnregisterBrokerRecord(
-        broker_id=one.broker_id, broker_epoch=one.broker_epoch
+    kinds.RegisterBrokerRecord: lambda record: kinds.UnregisterBrokerRecord(
+        broker_id=record.broker_id, broker_epoch=record.broker_epoch
     ),
-    kinds.ConfigRecord: lambda one: kinds.ConfigRecord(
-        resource_type=one.resource_type, resource_name=one.resource_name, name=one.name, value=None
+    kinds.ConfigRecord: lambda record: kinds.ConfigRecord(
+        resource_type=record.resource_type,
+        resource_name=record.resource_name,
+        name=record.name,
+        value=None,
     ),
-    kinds.FeatureLevelRecord: lambda one: kinds.FeatureLevelRecord(name=one.name, feature_level=0),
-    kinds.ClientQuotaRecord: lambda one: kinds.ClientQuotaRecord(
-        entity=one.entity, key=one.key, value=one.value, remove=True
+    kinds.FeatureLevelRecord: lambda record: kinds.FeatureLevelRecord(
+        name=record.name, feature_level=0
     ),
-    kinds.AccessControlEntryRecord: lambda one: kinds.RemoveAccessControlEntryRecord(id=one.id),
-    kinds.UserScramCredentialRecord: lambda one: kinds.RemoveUserScramCredentialRecord(
-        name=one.name, mechanism=one.mechanism
+    kinds.ClientQuotaRecord: lambda record: kinds.ClientQuotaRecord(
+        entity=record.entity, key=record.key, value=record.value, remove=True
     ),
-    kinds.DelegationTokenRecord: lambda one: kinds.RemoveDelegationTokenRecord(
-        token_id=one.token_id
+    kinds.AccessControlEntryRecord: lambda record: kinds.RemoveAccessControlEntryRecord(
+        id=record.id
+    ),
+    kinds.UserScramCredentialRecord: lambda record: kinds.RemoveUserScramCredentialRecord(
+        name=record.name, mechanism=record.mechanism
+    ),
+    kinds.DelegationTokenRecord: lambda record: kinds.RemoveDelegationTokenRecord(
+        token_id=record.token_id
     ),
 }
 """The record that removes what a record made; the others are never removed on their own."""

@@ -154,10 +154,10 @@ def _end_epoch(request: EndQuorumEpoch, cluster_id: str) -> EndQuorumEpochReques
         partition_index=PARTITION,
         leader_id=request.leader.leader_id,
         leader_epoch=request.leader.epoch,
-        preferred_successors=[one.node_id for one in request.preferred],
+        preferred_successors=[successor.node_id for successor in request.preferred],
         preferred_candidates=[
-            candidate(candidate_id=one.node_id, candidate_directory_id=one.directory_id)
-            for one in request.preferred
+            candidate(candidate_id=successor.node_id, candidate_directory_id=successor.directory_id)
+            for successor in request.preferred
         ],
     )
     return EndQuorumEpochRequest(

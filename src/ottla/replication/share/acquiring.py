@@ -354,17 +354,17 @@ def _create(
                 first_offset = base_offset
     found.append(Acquired(first_offset, last_offset, 1))
     is_cut = request.is_strict and found[0].last_offset - found[0].first_offset + 1 > max_records
-    for one in found:
+    for acquired in found:
         state = InFlightState(ACQUIRED, 1, request.member_id)
-        state.lock = partition.lock(one.first_offset, one.last_offset)
-        created = InFlightBatch(one.first_offset, one.last_offset, state)
+        state.lock = partition.lock(acquired.first_offset, acquired.last_offset)
+        created = InFlightBatch(acquired.first_offset, acquired.last_offset, state)
         partition.batches.add(created)
         partition.measures.batch_sizes.add(created.count)
         if is_cut:
-            acquired_last = one.first_offset + max_records - 1
+            acquired_last = acquired.first_offset + max_records - 1
             partition.split(created, acquired_last)
             partition.may_find_available = True
-            return [one._replace(last_offset=acquired_last)]
+            return [acquired._replace(last_offset=acquired_last)]
     return found
 
 
@@ -387,7 +387,7 @@ def _cut(one: Acquired, batch: FetchedBatch) -> list[Acquired]:
 
 
 def _aborted_batches(fetched: Fetched) -> list[FetchedBatch]:
-    left = sorted(fetched.aborted, key=lambda one: one.first_offset)
+    left = sorted(fetched.aborted, key=lambda aborted: aborted.first_offset)
     producers: set[int] = set()
     found = []
     for batch in fetched.batches:

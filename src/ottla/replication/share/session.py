@@ -56,10 +56,10 @@ class ShareSession:
         self, added: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition]
     ) -> None:
         """Apply the changes of a request."""
-        for one in added:
-            self.partitions.setdefault(one, True)
-        for one in forgotten:
-            self.partitions.pop(one, None)
+        for partition in added:
+            self.partitions.setdefault(partition, True)
+        for partition in forgotten:
+            self.partitions.pop(partition, None)
 
     def must_respond(self, one: TopicIdPartition, *, has_records: bool, has_error: bool) -> bool:
         """Whether a response has to name a partition; the next one does so after an error."""

@@ -202,7 +202,7 @@ class InFlightBatch:
     def cut_below(self, offset: int) -> None:
         """Forget the offsets below one."""
         self.first_offset = max(self.first_offset, offset)
-        for known in list(takewhile(lambda one: one < offset, self.offsets)):
+        for known in list(takewhile(lambda known: known < offset, self.offsets)):
             self.offsets.pop(known).cancel_lock()
 
     def states(self) -> list[tuple[int, int, InFlightState]]:

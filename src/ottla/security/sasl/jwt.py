@@ -73,10 +73,10 @@ def parse_jwks(data: bytes) -> list[Jwk]:
     """Return the keys of a set that can verify signatures; InvalidJwt when it has none."""
     try:
         listed = json.loads(data)["keys"]
-        found = [_jwk(one) for one in listed[:MAX_KEYS]]
+        found = [_jwk(key) for key in listed[:MAX_KEYS]]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise InvalidJwt(f"no set of keys (JWKS): {error}") from error
-    keys = [one for one in found if one is not None]
+    keys = [key for key in found if key is not None]
     if not keys:
         raise InvalidJwt("the set of keys (JWKS) has no RSA or EC key for signatures")
     return keys
@@ -192,7 +192,7 @@ def _time(claims: Mapping[str, Any], name: str) -> float:
 
 def _texts(value: Any) -> list[str]:
     listed = value if isinstance(value, list) else [value]
-    return [one for one in listed if isinstance(one, str)]
+    return [audience for audience in listed if isinstance(audience, str)]
 
 
 def _json(part: str) -> Mapping[str, Any]:

@@ -96,7 +96,10 @@ def invented_credential(
         return hashlib.shake_256(key).digest(count)
 
     candidates = sorted(shapes)[:_MAX_SHAPES] or [TOKEN_SHAPE]
-    shape = max(candidates, key=lambda one: derived(f"{one.iterations},{one.salt_bytes}", 8))
+    shape = max(
+        candidates,
+        key=lambda candidate: derived(f"{candidate.iterations},{candidate.salt_bytes}", 8),
+    )
     salt = derived("salt", shape.salt_bytes or 17)
     if not shape.salt_bytes:
         value = int.from_bytes(salt, "big") % (1 << _JAVA_SALT_BITS)

@@ -93,7 +93,7 @@ class DirectoryAssignments:
             return
         if not self.is_recorded:
             return
-        for key in [one for one in self._waiting if not self._is_ours(*one)]:
+        for key in [waiting for waiting in self._waiting if not self._is_ours(*waiting)]:
             del self._waiting[key]
             self._on_accepted.pop(key, None)
         self._sent = dict(islice(self._waiting.items(), MAX_PARTITIONS))
@@ -127,7 +127,7 @@ class DirectoryAssignments:
                     topics=[
                         _Topic(
                             topic_id=topic_id,
-                            partitions=[_Partition(partition_index=one) for one in indexes],
+                            partitions=[_Partition(partition_index=index) for index in indexes],
                         )
                         for topic_id, indexes in topics.items()
                     ],

@@ -207,7 +207,9 @@ class DirectoryMoves:
     def _directory_of_lost(self, move: DirectoryMove) -> LogDirectory | None:
         """Return the failed directory of a partition that had to move."""
         directory = move.partition.log.directory
-        return next((one for one in self._logs.directories if one.directory is directory), None)
+        return next(
+            (log_dir for log_dir in self._logs.directories if log_dir.directory is directory), None
+        )
 
     def stalls(self) -> Iterator[str]:
         """Yield the moves that nothing which is to come continues."""

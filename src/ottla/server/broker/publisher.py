@@ -83,7 +83,7 @@ class MetadataPublisher:
         for resource in delta.configs_changed:
             if resource.type == ConfigResourceType.TOPIC:
                 self._to_reconfigure[resource.name] = None
-        if any(one.type == ConfigResourceType.BROKER for one in delta.configs_changed):
+        if any(resource.type == ConfigResourceType.BROKER for resource in delta.configs_changed):
             self._apply("change of brokers' settings", self._metadata.apply_broker_settings)
             self._to_reconfigure.update(dict.fromkeys(image.topics.by_name))
         self._worker.run(self._reconfigure_all(), "change of settings")

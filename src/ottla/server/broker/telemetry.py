@@ -218,10 +218,12 @@ class Telemetry:
             for subscription in self._subscriptions.values()
             if _matches(subscription, instance_id, context)
         ]
-        metrics = sorted({name for one in matching for name in one.metrics})
+        metrics = sorted({name for subscription in matching for name in subscription.metrics})
         if ALL_METRICS in metrics:
             metrics = [ALL_METRICS]
-        interval_ms = min([DEFAULT_INTERVAL_MS, *(one.interval_ms for one in matching)])
+        interval_ms = min(
+            [DEFAULT_INTERVAL_MS, *(subscription.interval_ms for subscription in matching)]
+        )
         digest = zlib.crc32(f"{metrics}{interval_ms}".encode() + instance_id)
         return ClientInstance(
             context._replace(push_interval_ms=interval_ms),

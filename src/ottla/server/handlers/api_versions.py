@@ -56,7 +56,7 @@ def api_versions(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsRespon
         ctx.connection.attachment = tuple(name[:_MAX_SOFTWARE_LENGTH] for name in names)
     hidden = () if ctx.broker.telemetry.has_receiver else _TELEMETRY
     response = ApiVersionsResponse(
-        api_keys=[one for one in _served_to(ctx) if one.api_key not in hidden]
+        api_keys=[api for api in _served_to(ctx) if api.api_key not in hidden]
     )
     features = ctx.broker.image.features
     response.supported_features = [
@@ -147,7 +147,7 @@ def get_telemetry_subscriptions(
     return GetTelemetrySubscriptionsResponse(
         client_instance_id=instance_id,
         subscription_id=instance.subscription_id,
-        accepted_compression_types=[int(one) for one in ACCEPTED],
+        accepted_compression_types=[int(codec) for codec in ACCEPTED],
         push_interval_ms=instance.interval_ms,
         telemetry_max_bytes=telemetry.max_bytes,
         delta_temporality=True,

@@ -200,7 +200,7 @@ def describe_configs(ctx: Context, request: DescribeConfigsRequest) -> DescribeC
     Results are shared between resources with the same settings: most topics have only defaults,
     and one request may name a resource several times.
     """
-    if any(one.resource_type not in _DESCRIBABLE for one in request.resources):
+    if any(resource.resource_type not in _DESCRIBABLE for resource in request.resources):
         error = KafkaError(ErrorCode.INVALID_REQUEST)  # one of them has an unknown type
         response: DescribeConfigsResponse = refused(request, error, ctx.api_version)
         return response
@@ -487,7 +487,8 @@ def _loggers(ctx: Context, request: IncrementalAlterConfigsRequest) -> dict[int,
 def _merged(resources: Sequence[Any], own: Mapping[int, T], answered: Iterable[T]) -> list[T]:
     """Return the outcomes in the order of the request."""
     others: dict[tuple[int, str], Any] = {
-        (one.resource_type, one.resource_name): one for one in cast("Iterable[Any]", answered)
+        (result.resource_type, result.resource_name): result
+        for result in cast("Iterable[Any]", answered)
     }
     return [
         own[place] if place in own else others[one.resource_type, one.resource_name]

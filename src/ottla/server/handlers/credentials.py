@@ -79,7 +79,7 @@ def describe_user_scram_credentials(
     for (user, mechanism), record in sorted(ctx.broker.image.scram.by_user.items()):
         info = _Result.CredentialInfo(mechanism=mechanism, iterations=record.iterations)
         by_user.setdefault(user, []).append(info)
-    requested = Counter(one.name for one in request.users or ())
+    requested = Counter(user.name for user in request.users or ())
     users = list(requested) or list(by_user)
     return DescribeUserScramCredentialsResponse(
         error_message="",
@@ -206,7 +206,9 @@ def describe_delegation_token(
         return DescribeDelegationTokenResponse(error_code=int(code), tokens=[])
     owners = None
     if request.owners is not None:
-        owners = [str(Principal(one.principal_type, one.principal_name)) for one in request.owners]
+        owners = [
+            str(Principal(owner.principal_type, owner.principal_name)) for owner in request.owners
+        ]
     tokens = [
         _described(token, secret.reveal())
         for token in ctx.broker.image.delegation_tokens.by_id.values()

@@ -70,7 +70,11 @@ def reachable(
     brokers: Mapping[int, BrokerRegistration], ids: Sequence[int], listener: str
 ) -> list[int]:
     """Return the brokers that have an address on a listener."""
-    return [one for one in ids if one in brokers and listener in brokers[one].listeners]
+    return [
+        broker_id
+        for broker_id in ids
+        if broker_id in brokers and listener in brokers[broker_id].listeners
+    ]
 
 
 TopicResponse = MetadataResponse.MetadataResponseTopic
@@ -330,10 +334,10 @@ def _topics(ctx: Context, request: MetadataRequest) -> list[TopicImage | TopicRe
         ]
     answers = _requested(ctx, request, request.topics)
     if request.include_topic_authorized_operations:
-        for one in answers:
-            if isinstance(one, TopicResponse) and one.error_code not in _WITHOUT_OPERATIONS:
-                name = one.name or ""
-                one.topic_authorized_operations = ctx.operations(ResourceType.TOPIC, name)
+        for answer in answers:
+            if isinstance(answer, TopicResponse) and answer.error_code not in _WITHOUT_OPERATIONS:
+                name = answer.name or ""
+                answer.topic_authorized_operations = ctx.operations(ResourceType.TOPIC, name)
     return answers
 
 
@@ -344,12 +348,12 @@ def _requested(
 ) -> list[TopicImage | TopicResponse]:
     """Return each topic once; if any is named by id, those without id are ignored."""
     topics = ctx.broker.image.topics.by_name
-    ids = dict.fromkeys(one.topic_id for one in requested if one.topic_id)
+    ids = dict.fromkeys(topic.topic_id for topic in requested if topic.topic_id)
     if ids:
         return [_by_id(ctx, topic_id) for topic_id in ids]
     answers: list[TopicImage | TopicResponse] = []
     missing: list[str] = []
-    for name in dict.fromkeys(one.name for one in requested if one.name is not None):
+    for name in dict.fromkeys(topic.name for topic in requested if topic.name is not None):
         if not _may_describe(ctx, name):
             answers.append(_denied(name=name))
         elif name in topics:

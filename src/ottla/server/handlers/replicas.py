@@ -159,12 +159,12 @@ def _fill(
 ) -> Work[None]:
     """Add the partitions of a directory; logs may be deleted in between."""
     topics: dict[str, TopicResult] = {}
-    for one in broker.logs.table.logs_in(log_dir):
+    for hosted in broker.logs.table.logs_in(log_dir):
         yield
-        if requested is not None and one.topic_partition not in requested:
+        if requested is not None and hosted.topic_partition not in requested:
             continue
-        name, index = one.topic_partition
-        is_future = one.is_future
+        name, index = hosted.topic_partition
+        is_future = hosted.is_future
         topic = topics.get(name)
         if topic is None:
             topic = topics[name] = TopicResult(name=name, partitions=[])
@@ -172,8 +172,8 @@ def _fill(
         topic.partitions.append(
             PartitionResult(
                 partition_index=index,
-                partition_size=one.size_bytes,
-                offset_lag=broker.moves.lag_of(one) if is_future else 0,
+                partition_size=hosted.size_bytes,
+                offset_lag=broker.moves.lag_of(hosted) if is_future else 0,
                 is_future_key=is_future,
             )
         )

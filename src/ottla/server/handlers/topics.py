@@ -375,7 +375,7 @@ class DeletionWaits:
         """Answer REQUEST_TIMED_OUT, with the current low watermark, for late followers."""
         waiting, self._open = self._open, {}
         self.is_over = True
-        for one in waiting.values():
-            one.result.error_code = int(ErrorCode.REQUEST_TIMED_OUT)
-            one.leading.deletions.forget_expired()
+        for topic in waiting.values():
+            topic.result.error_code = int(ErrorCode.REQUEST_TIMED_OUT)
+            topic.leading.deletions.forget_expired()
         self.answer.complete(self._response)

@@ -177,9 +177,9 @@ def add_partitions_to_txn(
 
     def response(result: _Result) -> AddPartitionsToTxnResponse:
         for topic in result.topic_results:
-            for one in topic.results_by_partition:
-                code = ErrorCode(one.partition_error_code)
-                one.partition_error_code = _code_in_version(
+            for partition in topic.results_by_partition:
+                code = ErrorCode(partition.partition_error_code)
+                partition.partition_error_code = _code_in_version(
                     code, ctx.api_version, _FENCED_FROM[AddPartitionsToTxnRequest]
                 )
         return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=result.topic_results)

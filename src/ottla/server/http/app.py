@@ -132,7 +132,9 @@ class NodeHealth:
         yield Series(_STATE, _ONE, (int(self.state),))
         progress = self.progress()
         labels = tuple(label_text(dir=path) for path in progress)
-        yield Series(_REMAINING, labels, [one["remaining"] for one in progress.values()])
+        yield Series(
+            _REMAINING, labels, [directory["remaining"] for directory in progress.values()]
+        )
 
     def checks(self) -> dict[str, bool]:
         """Return the conditions of a ready node; on the node's loop.

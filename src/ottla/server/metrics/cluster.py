@@ -194,6 +194,6 @@ def _partition_counts(image: MetadataImage) -> tuple[int, int, int]:
         for topic in image.topics.by_id.values()
         for partition in topic.partitions.values()
     ]
-    offline = sum(not one.has_leader for one in every)
-    imbalanced = sum(one.leader != one.preferred_replica for one in every)
+    offline = sum(not partition.has_leader for partition in every)
+    imbalanced = sum(partition.leader != partition.preferred_replica for partition in every)
     return len(every), offline, imbalanced

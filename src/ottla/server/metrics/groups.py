@@ -165,7 +165,9 @@ class CoordinatorMetrics:
         yield Series(_WRITE_AVERAGE, _ONE, (average_ms,))
         yield Series(_WRITE_HIGHEST, _ONE, (highest_ms,))
         pruned = share.pruned_offsets
-        labels = tuple(label_text(topic=SHARE_STATE_TOPIC, partition=one) for one in pruned)
+        labels = tuple(
+            label_text(topic=SHARE_STATE_TOPIC, partition=partition) for partition in pruned
+        )
         yield Series(_PRUNED, labels, tuple(pruned.values()))
 
     def _figures(
@@ -222,8 +224,8 @@ def _family(name: str, text: str) -> Family:
     return found._replace(classic=found.reporter)
 
 
-_COUNTS: Final = [_family(f"{one.name}-count", f"{one.text}.") for one in _EVENTS]
-_RATES: Final = [_family(f"{one.name}-rate", f"{one.text} a second.") for one in _EVENTS]
+_COUNTS: Final = [_family(f"{event.name}-count", f"{event.text}.") for event in _EVENTS]
+_RATES: Final = [_family(f"{event.name}-rate", f"{event.text} a second.") for event in _EVENTS]
 
 
 class GroupEvents:

@@ -89,7 +89,7 @@ _SLOWEST_TURN = families.own(
     "ottla_loop_turn_max_seconds", "The slowest turn of the last five to ten minutes."
 )
 _SHARES = (0.5, 0.99)
-_SHARE_LABELS = tuple(families.label_text(quantile=str(one)) for one in _SHARES)
+_SHARE_LABELS = tuple(families.label_text(quantile=str(share)) for share in _SHARES)
 _BUCKET_LABELS = bucket_labels(BOUNDS_S)
 _RECENT_LABELS = quantile_labels(QUANTILES)
 
@@ -154,7 +154,7 @@ class LoopWatch:
         turns = self._turns
         counts = tuple(accumulate(turns.counts))
         yield Series(_TURNS, _BUCKET_LABELS, (*counts, turns.total_s, counts[-1]))
-        yield Series(_TURN_QUANTILES, _SHARE_LABELS, [turns.quantile_s(one) for one in _SHARES])
+        yield Series(_TURN_QUANTILES, _SHARE_LABELS, [turns.quantile_s(share) for share in _SHARES])
         slowest = turns.slowest
         label = families.label_text(callback=slowest.name)
         yield Series(_SLOWEST_TURN, (label,), (slowest.duration_s,))
@@ -470,8 +470,10 @@ class NodeMetrics:
         if (reader := broker.remote_reader) is not None:
             waiting |= {"RemoteFetch": reader.fetches, "RemoteListOffsets": reader.searches}
         names = tuple(label_text(delayedOperation=name) for name in waiting)
-        yield Series(_PURGATORY_SIZE, names, [one.watched_count for one in waiting.values()])
-        yield Series(_DELAYED, names, [one.delayed_count for one in waiting.values()])
+        yield Series(
+            _PURGATORY_SIZE, names, [purgatory.watched_count for purgatory in waiting.values()]
+        )
+        yield Series(_DELAYED, names, [purgatory.delayed_count for purgatory in waiting.values()])
         yield Series(_SESSIONS, _ONE, (len(broker.fetch_sessions),))
         yield Series(_SESSION_PARTITIONS, _ONE, (broker.fetch_sessions.partition_count,))
         traffic = broker.replicas.traffic
@@ -503,10 +505,10 @@ class NodeMetrics:
         yield Series(_PRODUCERS, _ONE, (producers.count,))
         yield Series(_PRODUCERS_REFUSED, _ONE, (producers.refused_count,))
         kept = self._broker.ledger.kept()
-        holders = tuple(label_text(holder=one.name) for one in kept)
-        yield Series(_KEPT_ENTRIES, holders, [one.entries for one in kept])
-        yield Series(_KEPT, holders, [one.used_bytes for one in kept])
-        yield Series(_KEPT_BOUND, holders, [one.bound_bytes for one in kept])
+        holders = tuple(label_text(holder=holder.name) for holder in kept)
+        yield Series(_KEPT_ENTRIES, holders, [holder.entries for holder in kept])
+        yield Series(_KEPT, holders, [holder.used_bytes for holder in kept])
+        yield Series(_KEPT_BOUND, holders, [holder.bound_bytes for holder in kept])
 
     def gather(
         self, done: Callable[[list[Series]], None], failed: Callable[[Exception], None]
@@ -531,10 +533,10 @@ class NodeMetrics:
             start_s, start_cpu_s = stopwatch.elapsed_s(), stopwatch.cpu_s()
             end = len(series) + SERIES_AT_ONCE
             has_more = False
-            for one in source:
-                if one is not None:
-                    series.append(one)
-                if one is None or len(series) == end:
+            for item in source:
+                if item is not None:
+                    series.append(item)
+                if item is None or len(series) == end:
                     has_more = True
                     break
             loop_s += stopwatch.elapsed_s() - start_s

@@ -144,7 +144,7 @@ def _shown_names(name: str) -> tuple[str, ...]:
 def _columns(all_recent: Iterable[Recent]) -> list[float]:
     columns: list[float] = []
     for recent in all_recent:
-        columns += [one * 1000 for one in (*recent.quantiles(), recent.total)]
+        columns += [seconds * 1000 for seconds in (*recent.quantiles(), recent.total)]
         columns.append(recent.count)
     return columns
 
@@ -215,9 +215,12 @@ class QuotaMetrics:
         while some := list(islice(uses, _A_SLICE)):
             found += some
             yield None
-        labels = [label_text(user=one.entity.user, client_id=one.entity.client_id) for one in found]
+        labels = [
+            label_text(user=figure.entity.user, client_id=figure.entity.client_id)
+            for figure in found
+        ]
         if labels:
-            yield Series(kind.use, labels, [round(one.rate, 3) for one in found])
+            yield Series(kind.use, labels, [round(figure.rate, 3) for figure in found])
             yield Series(
-                kind.throttle_time, labels, [round(one.throttle_time_ms, 3) for one in found]
+                kind.throttle_time, labels, [round(figure.throttle_time_ms, 3) for figure in found]
             )

@@ -221,7 +221,7 @@ class NodeListeners:
     def apply(self, config: BrokerConfig) -> None:
         """Open and close listeners by name, and apply changed limits."""
         requested = {endpoint.listener: endpoint for endpoint in config.endpoints}
-        for listener in [one for one in self.open if one.name not in requested]:
+        for listener in [other for other in self.open if other.name not in requested]:
             self.open.remove(listener)
             self._ports.release(listener.name)
             self._started.discard(listener.name)

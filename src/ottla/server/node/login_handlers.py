@@ -291,7 +291,12 @@ def _result_of(plugin: Any, method: str, *arguments: str) -> Any:
 
 def _credential(answer: Any) -> ScramCredential | None:
     """Return salt, stored key, server key and iterations; None for a result of another type."""
-    if not isinstance(answer, tuple) or [type(one) for one in answer] != [bytes, bytes, bytes, int]:
+    if not isinstance(answer, tuple) or [type(value) for value in answer] != [
+        bytes,
+        bytes,
+        bytes,
+        int,
+    ]:
         return None
     salt, stored_key, server_key, iterations = answer
     if iterations < MIN_ITERATIONS:
@@ -301,7 +306,7 @@ def _credential(answer: Any) -> ScramCredential | None:
 
 def _claims(answer: Any) -> JwtClaims:
     """Return the claims of a token: its user, and its expiry in milliseconds since 1970."""
-    if isinstance(answer, tuple) and [type(one) for one in answer] == [str, int] and answer[0]:
+    if isinstance(answer, tuple) and [type(value) for value in answer] == [str, int] and answer[0]:
         return JwtClaims(answer[0], (), answer[1])
     raise InvalidJwt("the class that checks tokens refuses this one")
 
@@ -382,5 +387,5 @@ def token_problems(settings: ListenerSettings) -> Iterator[ConfigProblem]:
 def allowed(config: BrokerConfig) -> tuple[list[str], list[str]]:
     """Return the URLs and files that the node may read keys from."""
     lists = (str(config.given.get(name) or "") for name in (ALLOWED_URLS, ALLOWED_FILES))
-    urls, files = ([one.strip() for one in text.split(",") if one.strip()] for text in lists)
+    urls, files = ([item.strip() for item in text.split(",") if item.strip()] for text in lists)
     return urls, files

@@ -630,7 +630,7 @@ class Node:
         await self._waits.completed(taken)
         await self._waits.completed(write_all(taken.value, run_on_volume))
         loaded_logs = [*self._logs, *self._logs.futures]
-        for found in [one for one in loaded_logs if one.topic_id not in topics.by_id]:
+        for found in [loaded for loaded in loaded_logs if loaded.topic_id not in topics.by_id]:
             self._logs.delete(
                 found.topic_partition, now_ms=self.clock.now_ms()
             )  # deleted meanwhile
@@ -658,7 +658,7 @@ class Node:
     def _cordoned_ids(self, config: BrokerConfig) -> list[Uuid]:
         paths = cordoned_directories(config)
         found = [dir_.directory_id for dir_ in self._resources.data_dirs if dir_.path in paths]
-        return [one for one in found if one is not None]
+        return [directory_id for directory_id in found if directory_id is not None]
 
     def _sweep_connections(self, now_ms: int) -> None:
         """Close idle and slow connections, now and every few seconds from now on."""

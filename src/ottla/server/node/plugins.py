@@ -283,7 +283,7 @@ def authorizer_of(
 
 def _super_users(config: BrokerConfig) -> list[str]:
     text = str(config.given.get(_SUPER_USERS) or "")
-    return [str(parse_principal(one.strip())) for one in text.split(";") if one.strip()]
+    return [str(parse_principal(name.strip())) for name in text.split(";") if name.strip()]
 
 
 class PluginAuthorizer(StandardAuthorizer):

@@ -157,7 +157,7 @@ class NodeResources:
     def early_listeners(self, config: BrokerConfig) -> Collection[str]:
         """Return the listeners that open before the metadata are loaded: the controllers'."""
         named = config.early_start_listeners
-        return self.controller_addresses if named is None else {one.upper() for one in named}
+        return self.controller_addresses if named is None else {name.upper() for name in named}
 
     @property
     def channel_parts(self) -> dict[str, Any]:
@@ -303,7 +303,7 @@ class Reporters:
 
     def _import(self, config: BrokerConfig, names: Iterable[str]) -> None:
         """Import classes, in a worker; a name that is not of the node's file must be registered."""
-        own = [one.strip() for one in str(config.given.get(METRIC_REPORTERS) or "").split(",")]
+        own = [name.strip() for name in str(config.given.get(METRIC_REPORTERS) or "").split(",")]
         for name in names:
             try:
                 if name not in own and not is_registered(name):

@@ -27,14 +27,14 @@ CHUNK_BYTES = 1024 * 1024
 def when_warm(slices: Sequence[FileSlice], answer: T, run_on_volume: RunOnVolume) -> Pending[T]:
     """Return the answer once its slices were read; sending them reports a failing disk."""
     pending: Pending[T] = Pending()
-    pinned = [one for one in slices if _pin(_file(one))]
+    pinned = [slice_ for slice_ in slices if _pin(_file(slice_))]
 
     def done(_none: object) -> None:
-        for one in pinned:
-            _file(one).unpin()
+        for slice_ in pinned:
+            _file(slice_).unpin()
         pending.complete(answer)
 
-    reads = [(_file(one).volume, partial(_read, one)) for one in pinned]
+    reads = [(_file(slice_).volume, partial(_read, slice_)) for slice_ in pinned]
     run_reads(reads, run_on_volume).on_done(done)
     return pending
 

@@ -63,7 +63,7 @@ class _Shape(NamedTuple):
             values[name] = "" if value is None and not is_nullable else value
         for name, source, shape in self.lists:
             named = () if source is None else getattr(element, source) or ()
-            values[name] = [] if shape is None else [shape.fill(one, code, text) for one in named]
+            values[name] = [] if shape is None else [shape.fill(item, code, text) for item in named]
         return self.make(**values)
 
 
@@ -139,7 +139,7 @@ def _pairs(result: StructMeta, source: StructMeta, version: int) -> list[tuple[s
             named = lists.get(field.name) or next(iter(lists.values()), None)
             if named is not None:
                 shape = _shape(field.struct, named.struct, version)
-                is_keyed = any(one.name in _KEYS for one in _present(field.struct, version))
+                is_keyed = any(key.name in _KEYS for key in _present(field.struct, version))
                 if shape.keys or not is_keyed:
                     pairs.append((field.name, named.name, shape))
     return pairs
@@ -155,7 +155,7 @@ def _shape(result: StructMeta, source: StructMeta | None, version: int) -> _Shap
             if source is None:
                 keys.append((field.name, None, is_nullable))
                 break
-            known = next((one for one in (field.name, *_KEYS[field.name]) if one in names), None)
+            known = next((key for key in (field.name, *_KEYS[field.name]) if key in names), None)
             if known is not None:
                 keys.append((field.name, known, is_nullable))
     codes = tuple(field.name for field in fields if field.name in _CODES)

@@ -145,7 +145,7 @@ def _fits(groups: ClassicGroups, call: Join) -> bool:
     if groups.member_bytes + more_bytes <= MAX_MEMBERS_BYTES:
         return True
     others = sum(
-        one is not group and one.member_bytes > _SMALL_BYTES for one in groups.live.values()
+        other is not group and other.member_bytes > _SMALL_BYTES for other in groups.live.values()
     )
     of_group_bytes = more_bytes if group is None else group.member_bytes + more_bytes
     return of_group_bytes <= MAX_SHARED_BYTES // (others + 1)

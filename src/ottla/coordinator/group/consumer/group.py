@@ -224,7 +224,7 @@ class ConsumerGroup(MemberGroup[ConsumerMember, "TopicPartitions"]):
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether a member subscribes to a topic, by name or by pattern."""
         return topic in self.topic_counts or any(
-            topic in one.topics for one in self.resolved.values()
+            topic in resolved.topics for resolved in self.resolved.values()
         )
 
     def target_of(self, member_id: str, instance_id: str | None) -> TopicPartitions:
@@ -253,7 +253,7 @@ class ConsumerGroup(MemberGroup[ConsumerMember, "TopicPartitions"]):
     def is_classic_without(self, members: Iterable[ConsumerMember]) -> bool:
         """Whether all other members use the classic protocol."""
         left = tuple(members)
-        classic = self.classic_count.value - sum(one.classic is not None for one in left)
+        classic = self.classic_count.value - sum(member.classic is not None for member in left)
         return classic == len(self.members) - len(left)
 
     def waits_for_partitions(self, member: ConsumerMember) -> bool:

@@ -102,14 +102,14 @@ def _is_due(groups: ConsumerGroups, group: ConsumerGroup, requested: set[str]) -
     if _key(group.group_id) in groups.timers:
         return False  # they are being resolved
     known = [group.resolved[pattern] for pattern in requested if pattern in group.resolved]
-    last_ms = max((one.timestamp_ms for one in known), default=0)
+    last_ms = max((resolved.timestamp_ms for resolved in known), default=0)
     now_ms = groups.clock.now_ms()
     if last_ms <= now_ms <= last_ms + MIN_INTERVAL_MS:
         return False
     interval_ms = groups.settings(group.group_id).regex_refresh_interval_ms
     return (
         len(known) < len(requested)
-        or min(one.version for one in known) < groups.hashes.version
+        or min(resolved.version for resolved in known) < groups.hashes.version
         or not last_ms <= now_ms <= last_ms + interval_ms
     )
 

@@ -140,7 +140,9 @@ def _downgrade(
         assignment = group.target_of(updated.member_id, updated.instance_id)
         target = Target(group.assignment_epoch, assignment)
         updated = change.reconcile(updated, target, has_changed=has_changed)
-    staying = [one for one in group.members.values() if one.instance_id != updated.instance_id]
+    staying = [
+        other for other in group.members.values() if other.instance_id != updated.instance_id
+    ]
     downgraded = conversion.convert(
         groups,
         group,

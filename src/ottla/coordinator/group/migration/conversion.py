@@ -158,7 +158,7 @@ def convert(
 ) -> Result[None]:
     """Return the records of the classic group with these members, which must be classic ones."""
     classic = _classic_group(groups, group, members, replacement)
-    assignments = {one.member_id: one.assignment for one in classic.members.values()}
+    assignments = {member.member_id: member.assignment for member in classic.members.values()}
     renamed = {replacement.old.member_id: replacement.new.member_id} if replacement else None
     written = [
         *groups.consumer.group_tombstones(group, renamed),
@@ -198,14 +198,14 @@ def _classic_group(
         classic.add(_member(member), None)
     classic.protocol_name = classic.select_protocol()
     classic.read_subscriptions()
-    for one in classic.members.values():
-        owner = one.member_id
+    for classic_member in classic.members.values():
+        owner = classic_member.member_id
         if replacement is not None and owner == replacement.new.member_id:
             owner = replacement.old.member_id
-        metadata = one.metadata(classic.protocol_name)
+        metadata = classic_member.metadata(classic.protocol_name)
         target = group.target.get(owner, {})
         try:
-            one.assignment = write_assignment(groups.consumer.topics, target, metadata)
+            classic_member.assignment = write_assignment(groups.consumer.topics, target, metadata)
         except CorruptMessage as error:
             text = f"Cannot downgrade the classic group {group.group_id}: {error}."
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text) from error

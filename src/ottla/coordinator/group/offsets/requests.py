@@ -195,7 +195,7 @@ class OffsetRequests:
         requested = request.groups if version >= MANY_GROUPS_VERSION else [_as_group(request)]
         require_stable = request.require_stable
         parts = [
-            self._fetch_group(one, version, require_stable=require_stable) for one in requested
+            self._fetch_group(group, version, require_stable=require_stable) for group in requested
         ]
 
         def combine(

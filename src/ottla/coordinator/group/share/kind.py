@@ -340,7 +340,9 @@ class ShareGroups(GroupKind[ShareGroup, ShareMember, Partitions, ShareGroupConfi
             if position % SLICE == SLICE - 1:
                 yield
             topic_ids = (self.topics.topic_id(name) for name in member.subscribed_topics)
-            subscriptions[member_id] = tuple(one for one in topic_ids if one is not None)
+            subscriptions[member_id] = tuple(
+                topic_id for topic_id in topic_ids if topic_id is not None
+            )
         partitions = {topic_id: topic.partitions for topic_id, topic in known.initialized.items()}
         return (yield from _assign_simple(subscriptions, partitions, dict(group.target.items())))
 

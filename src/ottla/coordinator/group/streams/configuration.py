@@ -131,7 +131,11 @@ def _repartition_counts(
                 "Failed to compute number of partitions for all repartition topics. "
                 "There may be loops in the topology that cannot be resolved."
             )
-    names = {topic.name for one in subtopologies for topic in one.repartition_source_topics}
+    names = {
+        topic.name
+        for subtopology in subtopologies
+        for topic in subtopology.repartition_source_topics
+    }
     if not names <= found.keys():
         _refuse_topology(
             "Failed to compute number of partitions for all repartition topics, "
@@ -314,8 +318,8 @@ def _missing(
 ) -> dict[str, InternalTopic]:
     """Return the internal topics to create; raise where one exists with another count."""
     missing = {}
-    for one in configured.values():
-        for topic in (*one.repartition_sources.values(), *one.changelogs.values()):
+    for subtopology in configured.values():
+        for topic in (*subtopology.repartition_sources.values(), *subtopology.changelogs.values()):
             found = topics.partition_count(topic.name)
             if found is None:
                 missing[topic.name] = topic

@@ -297,7 +297,8 @@ class StreamsGroup(MemberGroup[StreamsMember, Tasks]):
     def _move(self, member_id: str, new: StreamsMember | None) -> None:
         old: StreamsMember | None = self.members.get(member_id)
         before, after = (
-            () if one is None else (one.assigned, one.pending_revocation) for one in (old, new)
+            () if member is None else (member.assigned, member.pending_revocation)
+            for member in (old, new)
         )
         self.active_owners.move(
             member_id,

@@ -305,7 +305,7 @@ def _list_endpoints(
     Those of a large group are listed for each of its members after every change: the entries of
     unchanged members are kept.
     """
-    others = [one for one in group.members.values() if one.member_id != updated.member_id]
+    others = [other for other in group.members.values() if other.member_id != updated.member_id]
     known, group.endpoints = group.endpoints, {}
     listed = []
     for member in (*others, updated):

@@ -116,14 +116,14 @@ def _as_sent(topology: StreamsTopology) -> _DescribedGroup.Topology:
 def _sent(topics: list[schemas.TopicInfo]) -> list[api.TopicInfo]:
     return [
         api.TopicInfo(
-            name=one.name,
-            partitions=one.partitions,
-            replication_factor=one.replication_factor,
+            name=info.name,
+            partitions=info.partitions,
+            replication_factor=info.replication_factor,
             topic_configs=[
-                api.KeyValue(key=config.key, value=config.value) for config in one.topic_configs
+                api.KeyValue(key=config.key, value=config.value) for config in info.topic_configs
             ],
         )
-        for one in sorted(topics, key=lambda topic: topic.name)
+        for info in sorted(topics, key=lambda topic: topic.name)
     ]
 
 

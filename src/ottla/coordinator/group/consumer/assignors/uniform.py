@@ -63,7 +63,7 @@ def assign_uniform(group: AssignorInput) -> Steps[dict[str, TopicPartitions]]:
 
 def _assign_homogeneous(group: AssignorInput) -> Steps[dict[str, TopicPartitions]]:
     if not group.members or not group.members[0].topic_ids:
-        return {one.member_id: {} for one in group.members}
+        return {member.member_id: {} for member in group.members}
     topics = {topic_id: group.partition_counts[topic_id] for topic_id in group.members[0].topic_ids}
     quota, extra = divmod(sum(topics.values()), len(group.members))
     left = {(topic_id, index): None for topic_id, count in topics.items() for index in range(count)}
@@ -119,7 +119,7 @@ def _keep(
 def assign_ranges(group: AssignorInput) -> Steps[dict[str, TopicPartitions]]:
     """Split each topic into ranges, in the order of instance ids, then of member ids."""
     members = sorted(group.members, key=_order)
-    target: dict[str, dict[Uuid, tuple[int, ...]]] = {one.member_id: {} for one in members}
+    target: dict[str, dict[Uuid, tuple[int, ...]]] = {member.member_id: {} for member in members}
     readers: dict[Uuid, list[str]] = {}
     for member in members:
         for topic_id in member.topic_ids:
@@ -153,7 +153,7 @@ def _assign_heterogeneous(group: AssignorInput) -> Steps[dict[str, TopicPartitio
     for member in group.members:
         for topic_id in member.topic_ids:
             readers.setdefault(topic_id, []).append(member.member_id)
-    target: _Assignment = {one.member_id: {} for one in group.members}
+    target: _Assignment = {member.member_id: {} for member in group.members}
     yield
     owner = yield from _keep_sticky(group, target)
     counts = {
