@@ -264,12 +264,14 @@ def test_a_group_that_is_joined_while_it_is_deleted_stays(monkeypatch: pytest.Mo
     beat(world, names=["t"])
     beat(world, epoch=-1)
     asked[0][1].complete(delete(asked[0][0]).value)
+    world.advance(1)
     assert answer.value.results[0].error_code == ErrorCode.NON_EMPTY_GROUP
     known = world.shard().share.get("g").state_partitions
     assert known is not None
     assert set(known.initialized) == {topic_id}
     answer = world.coordinator.delete_groups(request, CONTEXT)
     asked[1][1].complete(delete(asked[1][0]).value)
+    world.advance(1)
     assert answer.value.results[0].error_code == ErrorCode.NONE
     assert world.shard().share.find("g") is None
 

@@ -56,76 +56,37 @@ from ottla.server.requests.refusals import refused_without_text
 from ottla.server.requests.rights import Denied, with_group_operations
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from ottla.coordinator.group.streams.configuration import InternalTopic
     from ottla.coordinator.group.streams.heartbeat import HeartbeatResult
     from ottla.server.requests.context import Context
 
 _MAX_MEMBER_ID: Final = 36
+_SHOWN_ERRORS: Final = 3
 
 
-def is_member_id(text: str | None) -> TypeGuard[str]:
-    """Whether a client may have made a text as the id of its member: at most a UUID's length."""
-    return text is not None and 0 < len(text) <= _MAX_MEMBER_ID
+def _context(ctx: Context) -> RequestContext:
+    return RequestContext(ctx.client_id, ctx.client_host, ctx.api_version)
 
 
-def is_enabled(ctx: Context) -> bool:
-    """Whether the cluster has share groups."""
-    return ctx.broker.image.features.level(SHARE_VERSION) >= 1
-
-
-def _subscribed_topics(ctx: Context, request: ShareGroupHeartbeatRequest) -> Denied | None:
-    """DESCRIBE on every topic to which the member subscribes."""
-    return subscribed_topics(ctx, request) if is_member_id(request.member_id) else None
-
-
-def _assigned_topics(group: ShareGroupDescribeResponse.DescribedGroup) -> list[str]:
-    return sorted(
-        {
-            topic.topic_name
-            for member in group.members
-            for topic in member.assignment.topic_partitions
-        }
-    )
-
-
-@handles(ShareGroupHeartbeatRequest, right=(MEMBER, _subscribed_topics), is_enabled=is_enabled)
-def share_group_heartbeat(
-    ctx: Context, request: ShareGroupHeartbeatRequest
-) -> Pending[ShareGroupHeartbeatResponse]:
-    """Join, stay in, change or leave a share group."""
-    if not is_member_id(request.member_id):
-        code = ErrorCode.INVALID_REQUEST
-        return Pending.of(refused_without_text(request, code, ctx.api_version))
-    return ctx.broker.groups.share.heartbeat(request, _context(ctx))
-
-
-@handles(
-    ShareGroupDescribeRequest,
-    right=EachDescribed(_assigned_topics, "that its members are assigned"),
-    is_enabled=is_enabled,
-)
-def share_group_describe(
-    ctx: Context, request: ShareGroupDescribeRequest
-) -> Pending[ShareGroupDescribeResponse]:
-    """Describe the states, members and assignments of share groups."""
-    answer = ctx.broker.groups.share.describe(request, _context(ctx))
-    return with_group_operations(ctx, request, answer)
-
-
-DescribedGroup = ConsumerGroupDescribeResponse.DescribedGroup
-
-
-def subscribed_topics(ctx: Context, request: Any) -> Denied | None:
-    """DESCRIBE on every topic to which the member subscribes."""
-    if may_describe(ctx, request.subscribed_topic_names or ()):
+def _refuse_hidden(ctx: Context, request: Any, names: Iterable[str]) -> Denied | None:
+    """Refuse a heartbeat that names a topic which the client may not describe."""
+    if may_describe(ctx, names):
         return None
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return Denied(refused_without_text(request, code, ctx.api_version))
 
 
-def _consumer_topics(group: DescribedGroup) -> list[str]:
+def _may_subscribe(ctx: Context, request: Any) -> Denied | None:
+    """DESCRIBE on every topic to which the member subscribes."""
+    return _refuse_hidden(ctx, request, request.subscribed_topic_names or ())
+
+
+# ---------------------------------------------------------------- consumer groups
+
+
+def _consumer_topics(group: ConsumerGroupDescribeResponse.DescribedGroup) -> list[str]:
     """Return the topics of members' assignments, those of now and the targets."""
     return sorted(
         {
@@ -139,7 +100,7 @@ def _consumer_topics(group: DescribedGroup) -> list[str]:
 
 @handles(
     ConsumerGroupHeartbeatRequest,
-    right=(MEMBER, subscribed_topics),
+    right=(MEMBER, _may_subscribe),
     is_enabled=has_consumer_groups,
     notes={1: "regular expressions; the client makes the member's id (KIP-1082)"},
 )
@@ -163,11 +124,61 @@ def consumer_group_describe(
     return with_group_operations(ctx, request, answer)
 
 
-_SHOWN_ERRORS: Final = 3
+# ---------------------------------------------------------------- share groups
 
 
-def _context(ctx: Context) -> RequestContext:
-    return RequestContext(ctx.client_id, ctx.client_host, ctx.api_version)
+def is_enabled(ctx: Context) -> bool:
+    """Whether the cluster has share groups."""
+    return ctx.broker.image.features.level(SHARE_VERSION) >= 1
+
+
+def is_member_id(text: str | None) -> TypeGuard[str]:
+    """Whether a client may have made a text as the id of its member: at most a UUID's length."""
+    return text is not None and 0 < len(text) <= _MAX_MEMBER_ID
+
+
+def _may_subscribe_as_member(ctx: Context, request: ShareGroupHeartbeatRequest) -> Denied | None:
+    """DESCRIBE on every topic to which the member subscribes."""
+    return _may_subscribe(ctx, request) if is_member_id(request.member_id) else None
+
+
+def _assigned_topics(group: ShareGroupDescribeResponse.DescribedGroup) -> list[str]:
+    return sorted(
+        {
+            topic.topic_name
+            for member in group.members
+            for topic in member.assignment.topic_partitions
+        }
+    )
+
+
+@handles(
+    ShareGroupHeartbeatRequest, right=(MEMBER, _may_subscribe_as_member), is_enabled=is_enabled
+)
+def share_group_heartbeat(
+    ctx: Context, request: ShareGroupHeartbeatRequest
+) -> Pending[ShareGroupHeartbeatResponse]:
+    """Join, stay in, change or leave a share group."""
+    if not is_member_id(request.member_id):
+        code = ErrorCode.INVALID_REQUEST
+        return Pending.of(refused_without_text(request, code, ctx.api_version))
+    return ctx.broker.groups.share.heartbeat(request, _context(ctx))
+
+
+@handles(
+    ShareGroupDescribeRequest,
+    right=EachDescribed(_assigned_topics, "that its members are assigned"),
+    is_enabled=is_enabled,
+)
+def share_group_describe(
+    ctx: Context, request: ShareGroupDescribeRequest
+) -> Pending[ShareGroupDescribeResponse]:
+    """Describe the states, members and assignments of share groups."""
+    answer = ctx.broker.groups.share.describe(request, _context(ctx))
+    return with_group_operations(ctx, request, answer)
+
+
+# ---------------------------------------------------------------- streams groups
 
 
 def _topology_topics(topology: Any) -> list[str]:
@@ -184,10 +195,7 @@ def _topology_topics(topology: Any) -> list[str]:
 def _topics_of_topology(ctx: Context, request: StreamsGroupHeartbeatRequest) -> Denied | None:
     """DESCRIBE on every topic of a valid topology."""
     names = _topology_topics(request.topology)
-    if _problem_of_names(names) is not None or may_describe(ctx, names):
-        return None
-    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    return Denied(refused_without_text(request, code, ctx.api_version))
+    return None if _problem_of_names(names) is not None else _refuse_hidden(ctx, request, names)
 
 
 @handles(

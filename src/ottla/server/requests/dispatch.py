@@ -35,37 +35,8 @@ if TYPE_CHECKING:
     from ottla.server.requests.api import Api
 
 
-class Wait(NamedTuple):
-    """A request that was not answered at once; times from the start of its handling."""
-
-    key: int
-    version: int
-    local_s: float
-    total_s: float
-
-
-class RequestTimes:
-    """Samples of all listeners of a node."""
-
-    def __init__(self) -> None:
-        self.immediate: dict[int, dict[int, list[float]]] = {}
-        """By API key and version: seconds of requests that were answered at once."""
-        self.waits: list[Wait] = []
-        self.errors: Counter[tuple[int, int]] = Counter()
-        """By API key and error code: responses with an error for the whole request."""
-
-    def add(self, ctx: Context, total_s: float) -> None:
-        """Note a request that was answered at once."""
-        by_version = self.immediate.get(ctx.api_key)
-        if by_version is None:
-            by_version = self.immediate[ctx.api_key] = {}
-        samples = by_version.get(ctx.api_version)
-        if samples is None:
-            samples = by_version[ctx.api_version] = []
-        samples.append(total_s)
-
-
 log = logging.getLogger("ottla.dispatch")
+requests_log = logging.getLogger("ottla.requests")
 _API_VERSIONS: Final = 18
 
 
@@ -263,7 +234,37 @@ def _close(connection: Connection, error: Exception) -> None:
     connection.finish()
 
 
-requests_log = logging.getLogger("ottla.requests")
+# ---------------------------------------------------------------- times, the log of requests
+
+
+class Wait(NamedTuple):
+    """A request that was not answered at once; times from the start of its handling."""
+
+    key: int
+    version: int
+    local_s: float
+    total_s: float
+
+
+class RequestTimes:
+    """Samples of all listeners of a node."""
+
+    def __init__(self) -> None:
+        self.immediate: dict[int, dict[int, list[float]]] = {}
+        """By API key and version: seconds of requests that were answered at once."""
+        self.waits: list[Wait] = []
+        self.errors: Counter[tuple[int, int]] = Counter()
+        """By API key and error code: responses with an error for the whole request."""
+
+    def add(self, ctx: Context, total_s: float) -> None:
+        """Note a request that was answered at once."""
+        by_version = self.immediate.get(ctx.api_key)
+        if by_version is None:
+            by_version = self.immediate[ctx.api_key] = {}
+        samples = by_version.get(ctx.api_version)
+        if samples is None:
+            samples = by_version[ctx.api_version] = []
+        samples.append(total_s)
 
 
 def requests_are_logged() -> bool:

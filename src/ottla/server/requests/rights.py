@@ -41,31 +41,6 @@ if TYPE_CHECKING:
     Check = Callable[[Context, Any], "Decision | None"]
     Order = Literal["first", "last", "in place"]
 
-OMITTED: Final = -0x8000_0000
-"""The value for operations that were not requested."""
-
-
-def of_cluster(ctx: Context) -> int:
-    """Return what the client may do with the cluster; nothing without DESCRIBE on it."""
-    if not ctx.authorize(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
-        return 0
-    return ctx.operations(ResourceType.CLUSTER, CLUSTER_NAME)
-
-
-def with_group_operations(ctx: Context, request: Any, answer: Pending[T]) -> Pending[T]:
-    """Return a response that describes groups, with the client's operations where requested."""
-    if not request.include_authorized_operations:
-        return answer
-
-    def fill(response: Any) -> Any:
-        for group in response.groups:
-            if not group.error_code:
-                group.authorized_operations = ctx.operations(ResourceType.GROUP, group.group_id)
-        return response
-
-    return answer.then(fill)
-
-
 T = TypeVar("T")
 
 
@@ -379,3 +354,30 @@ def refusing(
 
     result.on_done(answered)
     return answer
+
+
+# ---------------------------------------------------------------- authorized operations
+
+OMITTED: Final = -0x8000_0000
+"""The value for operations that were not requested."""
+
+
+def of_cluster(ctx: Context) -> int:
+    """Return what the client may do with the cluster; nothing without DESCRIBE on it."""
+    if not ctx.authorize(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        return 0
+    return ctx.operations(ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def with_group_operations(ctx: Context, request: Any, answer: Pending[T]) -> Pending[T]:
+    """Return a response that describes groups, with the client's operations where requested."""
+    if not request.include_authorized_operations:
+        return answer
+
+    def fill(response: Any) -> Any:
+        for group in response.groups:
+            if not group.error_code:
+                group.authorized_operations = ctx.operations(ResourceType.GROUP, group.group_id)
+        return response
+
+    return answer.then(fill)

@@ -9,13 +9,13 @@ completeDeleteShareGroupOffsets, shareGroupBuildPartitionDeleteRequest}.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla.coordinator.group.share import initialization
 from ottla.coordinator.group.share.group import InProgress, ShareGroup, StatePartitions, TopicParts
 from ottla.coordinator.group.share.initialization import Initialization
 from ottla.coordinator.runtime.log import full_error_text, operation_error
-from ottla.coordinator.runtime.shard import Result
+from ottla.coordinator.runtime.shard import Result, recover
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -27,7 +27,7 @@ from ottla.protocol.apis.delete_share_group_offsets import (
 )
 from ottla.protocol.apis.delete_share_group_state import DeleteShareGroupStateRequest
 from ottla.protocol.apis.read_share_group_state_summary import ReadShareGroupStateSummaryRequest
-from ottla.purgatory.pending import Pending
+from ottla.purgatory.pending import Pending, all_done
 from ottla.types import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
@@ -37,12 +37,14 @@ if TYPE_CHECKING:
     from ottla.coordinator.group.share.kind import ShareGroups
     from ottla.coordinator.group.share.requests import ShareGroupRequests, SharePersister
     from ottla.coordinator.runtime import CoordinatorRecord, CoordinatorRuntime
+    from ottla.purgatory.work import Work
 
 
 _AlteredTopic = AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponseTopic
 _AlteredPartition = _AlteredTopic.AlterShareGroupOffsetsResponsePartition
 _DeletedTopic = DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic
 _UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -266,137 +268,99 @@ class ShareOffsetRequests:
         self, request: AlterShareGroupOffsetsRequest
     ) -> Pending[AlterShareGroupOffsetsResponse]:
         """Initialise the states of share partitions again, at other offsets."""
-        answer: Pending[AlterShareGroupOffsetsResponse] = Pending()
+        altered = self._runtime.worker.run(self._alter(request))
+        return recover(
+            altered,
+            lambda error: AlterShareGroupOffsetsResponse(
+                error_code=int(operation_error(error)),
+                error_message=full_error_text(error),
+                responses=[],
+            ),
+        )
 
-        def refuse(error: Exception) -> None:
-            answer.complete(
-                AlterShareGroupOffsetsResponse(
-                    error_code=int(operation_error(error)),
-                    error_message=full_error_text(error),
-                    responses=[],
-                )
-            )
-
-        if not request.group_id:
-            code = ErrorCode.INVALID_GROUP_ID
-            answer.complete(
-                AlterShareGroupOffsetsResponse(
-                    error_code=int(code), error_message=code.text, responses=[]
-                )
-            )
-            return answer
-
-        def finish(alteration: _Alteration, states: Any) -> None:
+    def _alter(
+        self, request: AlterShareGroupOffsetsRequest
+    ) -> Work[AlterShareGroupOffsetsResponse]:
+        alteration: _Alteration = yield self._write(
+            request.group_id, lambda shares: _alter(shares, request)
+        )
+        if alteration.initialization.offsets:
+            states = yield self._members.initialize(alteration.initialization)
             _take_errors(alteration, states)
-            answer.complete(AlterShareGroupOffsetsResponse(responses=alteration.topics))
-
-        def altered(done: Pending[_Alteration]) -> None:
-            if done.error is not None:
-                refuse(done.error)
-                return
-            alteration = done.value
-            if not alteration.initialization.offsets:
-                answer.complete(AlterShareGroupOffsetsResponse(responses=alteration.topics))
-                return
-            begun = self._members.initialize(alteration.initialization)
-            begun.on_done(lambda states: finish(alteration, states.value))
-
-        def apply(shard: GroupShard) -> Result[_Alteration]:
-            _check_kind(shard, request.group_id)
-            return _alter(shard.share, request)
-
-        self._runtime.write(self._partition_for(request.group_id), apply).on_done(altered)
-        return answer
+        return AlterShareGroupOffsetsResponse(responses=alteration.topics)
 
     def delete(
         self, request: DeleteShareGroupOffsetsRequest
     ) -> Pending[DeleteShareGroupOffsetsResponse]:
         """Delete the states of topics: a group that reads them again has its reset decide."""
-        answer: Pending[DeleteShareGroupOffsetsResponse] = Pending()
+        deleted = self._runtime.worker.run(self._delete(request))
+        return recover(
+            deleted,
+            lambda error: DeleteShareGroupOffsetsResponse(
+                error_code=int(operation_error(error)),
+                error_message=full_error_text(error),
+                responses=[],
+            ),
+        )
 
-        def refuse(error: Exception) -> None:
-            answer.complete(
-                DeleteShareGroupOffsetsResponse(
-                    error_code=int(operation_error(error)),
-                    error_message=full_error_text(error),
-                    responses=[],
-                )
-            )
-
-        if not request.group_id:
-            refuse(KafkaError(ErrorCode.INVALID_GROUP_ID))
-            return answer
-
-        def finish(found: _Deletion, states: Mapping[Uuid, KafkaError | None]) -> None:
-            for topic_id, error in states.items():
-                found.topics.append(
+    def _delete(
+        self, request: DeleteShareGroupOffsetsRequest
+    ) -> Work[DeleteShareGroupOffsetsResponse]:
+        group_id = request.group_id
+        deletion: _Deletion = yield self._write(
+            group_id, lambda shares: _begin_deletion(shares, request)
+        )
+        states = yield self._delete_states(group_id, deletion.partitions)
+        gone = [topic_id for topic_id, error in states.items() if error is None]
+        written = self._runtime.write(
+            self._partition_for(group_id),
+            lambda shard: Result(
+                None, _complete_deletion(shard.share, group_id, gone, deletion.written_offset)
+            ),
+        )
+        yield all_done([written])  # also where that fails the states are deleted
+        return DeleteShareGroupOffsetsResponse(
+            responses=[
+                *deletion.topics,
+                *(
                     _DeletedTopic(
                         topic_name=self._topic_name(topic_id) or "",
                         topic_id=topic_id,
                         error_code=0 if error is None else int(error.code),
                         error_message=None if error is None else error.message,
                     )
-                )
-            answer.complete(DeleteShareGroupOffsetsResponse(responses=found.topics))
+                    for topic_id, error in states.items()
+                ),
+            ]
+        )
 
-        def begun(done: Pending[_Deletion]) -> None:
-            if done.error is not None:
-                refuse(done.error)
-                return
-            found = done.value
-            deleted = self._delete_offsets(request.group_id, found)
-            deleted.on_done(lambda states: finish(found, states.value))
+    def _write(self, group_id: str, operation: Callable[[ShareGroups], Result[T]]) -> Pending[T]:
+        """Apply an operation to a share group; INVALID_GROUP_ID without a name."""
+        if not group_id:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID)
 
-        def apply(shard: GroupShard) -> Result[_Deletion]:
-            _check_kind(shard, request.group_id)
-            return _begin_deletion(shard.share, request)
+        def apply(shard: GroupShard) -> Result[T]:
+            _check_kind(shard, group_id)
+            return operation(shard.share)
 
-        self._runtime.write(self._partition_for(request.group_id), apply).on_done(begun)
-        return answer
+        return self._runtime.write(self._partition_for(group_id), apply)
 
     def prepare_group_deletion(self, group_id: str) -> Pending[ErrorCode]:
         """Delete the states of a group that is about to be deleted; nothing for other kinds."""
-        answer: Pending[ErrorCode] = Pending()
+        return recover(
+            self._runtime.worker.run(self._prepare_group_deletion(group_id)), operation_error
+        )
 
-        def finish(done: Pending[dict[Uuid, KafkaError | None]]) -> None:
-            failed = [error for error in done.value.values() if error is not None]
-            answer.complete(failed[0].code if failed else ErrorCode.NONE)
-
+    def _prepare_group_deletion(self, group_id: str) -> Work[ErrorCode]:
         def apply(shard: GroupShard) -> Result[_Deletion]:
             if shard.share.find(group_id) is None:
                 return Result(_Deletion())
             return _begin_group_deletion(shard.share, group_id)
 
-        def begun(done: Pending[_Deletion]) -> None:
-            if done.error is not None:
-                answer.complete(operation_error(done.error))
-            else:
-                self._delete_states(group_id, done.value.partitions).on_done(finish)
-
-        self._runtime.write(self._partition_for(group_id), apply).on_done(begun)
-        return answer
-
-    def _delete_offsets(
-        self, group_id: str, found: _Deletion
-    ) -> Pending[dict[Uuid, KafkaError | None]]:
-        answer: Pending[dict[Uuid, KafkaError | None]] = Pending()
-
-        states = self._delete_states(group_id, found.partitions)
-        begun = found.written_offset
-
-        def deleted(done: Pending[dict[Uuid, KafkaError | None]]) -> None:
-            gone = [topic_id for topic_id, error in done.value.items() if error is None]
-            written = self._runtime.write(
-                self._partition_for(group_id),
-                lambda shard: Result(None, _complete_deletion(shard.share, group_id, gone, begun)),
-            )
-            written.on_done(finish)
-
-        def finish(_written: Pending[None]) -> None:
-            answer.complete(states.value)
-
-        states.on_done(deleted)
-        return answer
+        deletion: _Deletion = yield self._runtime.write(self._partition_for(group_id), apply)
+        states = yield self._delete_states(group_id, deletion.partitions)
+        failed = [error for error in states.values() if error is not None]
+        return failed[0].code if failed else ErrorCode.NONE
 
     def _delete_states(
         self, group_id: str, partitions: Mapping[Uuid, list[int]]
