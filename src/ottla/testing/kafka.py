@@ -422,6 +422,36 @@ class Kafka:
         """Resume a paused node."""
         self.cluster.resume(node)
 
+    # Snapshots
+
+    @raised_at_the_call
+    def snapshot(self) -> int:
+        """Keep topics, records, offsets and settings as they are now, for `restore`.
+
+        The nodes are stopped cleanly and started again, which takes about a tenth of a second.
+        Raises ClusterError on the node that all tests share.
+        """
+        self._refuse_shared()
+        return self._own.snapshot()
+
+    @raised_at_the_call
+    def restore(self, snapshot: int) -> None:
+        """Go back to a snapshot; the fixture's clients are closed, and made again on their use.
+
+        Transactions that were open at the snapshot are aborted.
+        """
+        self._refuse_shared()
+        self.close()
+        self._own.restore(snapshot)
+
+    def _refuse_shared(self) -> None:
+        if self.is_shared:
+            raise ClusterError(
+                "the node that all tests share has no snapshots, because a restore would take "
+                "other tests' topics away: take kafka_cluster(), or mark the test with "
+                "@pytest.mark.kafka(config=…)"
+            )
+
     def describe(self) -> str:
         """Return topics with their records, and groups with their lag: for a failing test."""
         if not self.cluster.is_running:
