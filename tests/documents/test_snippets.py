@@ -308,7 +308,8 @@ def test_tiers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = PROPERTIES + settings.text.replace("/mnt/tier", str(tmp_path / "tier"))
     config = parse_broker_config({one.name: one.value for one in read_properties(text)})
     assert not list(plugin_problems(config))
-    load_storage_manager(config, lambda path: RealDirectory(path, create=True), "cluster")
+    store = load_storage_manager(config, lambda path: RealDirectory(path, create=True), "cluster")
+    store.connect()
     assert sorted(path.name for path in (tmp_path / "tier").iterdir()) == [
         "kafka-tiered-storage",
         "ottla-cluster-id",

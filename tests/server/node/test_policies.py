@@ -9,13 +9,14 @@ import pytest
 
 from ottla.config.broker import parse_broker_config
 from ottla.config.problems import ConfigErrors
-from ottla.errors import ErrorCode
+from ottla.errors import ConfigError, ErrorCode
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.server.node import plugins
 from ottla.server.node.plugins import PluginError, load_class, plugin_problems
 from ottla.server.node.settings import node_settings
 from ottla.server.system.ports import PortTaken
 from ottla.storage.remote.managers.directory import DirectoryStorage
+from ottla.storage.remote.storage_manager import RetriableRemoteStorageError
 from ottla.testing.cluster import Cluster
 from ottla.testing.disk import SimulatedDisk
 from tests.controller.harness import PROPERTIES, topic
@@ -140,9 +141,14 @@ def test_storage_managers_are_known_by_several_names(name: str) -> None:
         assert path == "/tier"
         return disk
 
-    assert isinstance(plugins.load_storage_manager(config, opened, "cluster"), DirectoryStorage)
-    with pytest.raises(PluginError, match="remote storage of cluster cluster, not of other"):
-        plugins.load_storage_manager(config, opened, "other")
+    assert issubclass(plugins.load_storage_class(name), DirectoryStorage)
+    plugins.load_storage_manager(config, opened, "cluster").connect()
+    other = plugins.load_storage_manager(config, opened, "other")
+    with pytest.raises(ConfigError, match="remote storage of cluster cluster, not of other"):
+        other.connect()
+    with pytest.raises(RetriableRemoteStorageError, match="has not answered since the start"):
+        other.delete_segment(None)  # type: ignore[arg-type] # it is not reached
+    other.close()
 
 
 def test_kafkas_own_reporter_needs_nothing() -> None:

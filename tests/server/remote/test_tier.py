@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+import pytest
+
 import ottla
 from ottla.testing import Cluster
 
@@ -136,3 +138,34 @@ def test_retention_counts_both_tiers(tmp_path: Path) -> None:
             assert time.monotonic() < end
             time.sleep(0.05)
         assert len(copied(tmp_path)) < count
+
+
+def test_a_store_that_is_away_does_not_stop_the_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One line says so; all stays on the disk, and is copied when the store is back."""
+    tier, settings = tmp_path / "tier", settings_of(tmp_path / "tier")
+    tier.write_text("no directory")
+    settings["remote.log.manager.task.retry.backoff.max.ms"] = "100"
+    settings["remote.log.manager.task.retry.backoff.ms"] = "10"
+    with Cluster(config=settings, data_dir=str(tmp_path / "data")) as cluster:
+        fill(cluster)
+        assert cluster.run(starts) == (0, 0, -1)
+        time.sleep(1)
+        away = [one.message for one in caplog.records if one.name == "ottla.remote"]
+        assert len([text for text in away if "does not answer" in text]) == 1
+        assert len(away) == 1
+        assert len(read_all(cluster)) == RECORDS
+        tier.unlink()
+        until_copied(cluster)
+        assert len(read_all(cluster)) == RECORDS
+
+
+def test_wrong_settings_of_a_store_refuse_the_start(tmp_path: Path) -> None:
+    """Also the directory of another cluster."""
+    (tmp_path / "ottla-cluster-id").write_text("other")
+    with (
+        pytest.raises(ottla.ConfigError, match="this is the remote storage of cluster other"),
+        Cluster(config=settings_of(tmp_path)),
+    ):
+        pass

@@ -78,7 +78,10 @@ from ottla.storage.log_set.jobs import run_all
 from ottla.storage.log_set.log_set import LogSet
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ottla.config.broker import BrokerConfig
+    from ottla.purgatory.pending import Pending
     from ottla.replication.delayed_fetch import DelayedFetch
     from ottla.server.remote.log_manager import RemoteLogManager
     from ottla.server.system.environment import Environment
@@ -86,6 +89,8 @@ if TYPE_CHECKING:
     from ottla.storage.directories.log_dir import LogDirectory
     from ottla.types import Uuid
 
+TIER_START_MS = 5000
+"""How long the start waits for remote storage, to refuse wrong settings of it."""
 log = logging.getLogger("ottla.node")
 CONTROLLER_TICK_MS = 500
 RESIGNATION_LIMIT_MS = 1000
@@ -114,6 +119,7 @@ class Node:
         self.collections = self._resources.collections
         self._waits = NodeWaits(self._resources.loop)
         self._parts = NodeParts()
+        self._connect_tier: Callable[[], Pending[None]] | None = None
         try:
             resources, loader = self._resources, MetadataLoader()
             self._metadata = BrokerMetadata(
@@ -271,7 +277,10 @@ class Node:
             loop,
             tier,
             new_uuid=resources.environment.new_uuid,
+            rng=resources.environment.rng,
+            on_failure=self._halt,
         )
+        self._connect_tier = manager.connect
         self._parts.add(
             "remote storage",
             start=manager.start,
@@ -570,6 +579,8 @@ class Node:
                 await self._register()
                 # the registration's image is newer than all changes that this broker has applied
                 await self._load_logs()
+                if self._connect_tier is not None:
+                    await self._wait_for_tier(self._connect_tier())
                 await self._join_cluster()
         except BaseException:
             self._parts.close()
@@ -582,6 +593,15 @@ class Node:
         log.info("started in %d ms", elapsed_ms, extra={"event": "node.started"})
         self.http.running()
         self._sweep_connections(self.clock.monotonic_ms())
+
+    async def _wait_for_tier(self, connected: Pending[None]) -> None:
+        """Wait a moment: wrong settings refuse the start, a store that is away does not."""
+        try:
+            await self._waits.completed(connected, TIER_START_MS)
+        except KafkaError as error:
+            if error.code is not ErrorCode.REQUEST_TIMED_OUT:
+                raise
+            connected.complete(None)  # wrong settings halt the node from now on
 
     def _why_no_leader(self) -> str:
         return self._quorum_channel.why_no_leader(self.controller.quorum.voters)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ottla.metadata.image.image import MetadataImage
     from ottla.security.principal import Principal
     from ottla.storage.directory import Directory
-    from ottla.storage.remote.storage_manager import RemoteStorageManager
+    from ottla.storage.remote.storage_manager import ConnectedStorage
 
     Listener = Callable[[MetadataDelta, MetadataImage], None]
 
@@ -168,24 +168,20 @@ def load_storage_class(name: str) -> type[Any]:
 
 def load_storage_manager(
     config: BrokerConfig, open_directory: Callable[[str], Directory], cluster_id: str
-) -> RemoteStorageManager:
-    """Return the configured storage manager; PluginError when it cannot be made.
-
-    Blocks: it may reach for a server.
-    """
+) -> ConnectedStorage:
+    """Return the configured storage manager, not connected; PluginError without its class."""
     from ottla.storage.remote.managers.directory import DirectoryStorage
+    from ottla.storage.remote.storage_manager import ConnectedStorage
 
     name = config.remote_log_storage_manager_class_name or ""
     made = load_storage_class(name)
     own = config.given_after(config.remote_log_storage_manager_impl_prefix)
     try:
-        manager: RemoteStorageManager = (
-            made(open_directory) if issubclass(made, DirectoryStorage) else made()
-        )
-        manager.configure({**own, "broker.id": str(config.node_id), "cluster.id": cluster_id})
+        manager = made(open_directory) if issubclass(made, DirectoryStorage) else made()
     except Exception as error:
-        raise PluginError(f"{name} cannot be configured: {error}") from error
-    return manager
+        raise PluginError(f"{name} cannot be made: {error}") from error
+    settings = {**own, "broker.id": str(config.node_id), "cluster.id": cluster_id}
+    return ConnectedStorage(name, manager, settings)
 
 
 def load_policies(config: BrokerConfig) -> Policies:

@@ -165,7 +165,7 @@ class NodeResources:
         return {"loop": self.loop, "clock": self.environment.clock, "timer": self.timer}
 
     def open_tier(self, config: BrokerConfig) -> Tier:
-        """Return the configured storage manager with its index cache and workers; PluginError."""
+        """Return the storage manager, not connected, its index cache and workers; PluginError."""
         from ottla.server.remote.log_manager import Tier
         from ottla.storage.remote.index_cache import RemoteIndexCache
 

@@ -14,7 +14,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from ottla.errors import KafkaError
+from ottla.errors import ConfigError, KafkaError
+from ottla.purgatory.backoff import Backoff
 from ottla.purgatory.pending import Pending
 from ottla.storage.log.partition_log import NO_OFFSET
 from ottla.storage.log.retention import ClockJumpDetector
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.metadata.delta import MetadataDelta
     from ottla.metadata.image.image import MetadataImage
+    from ottla.purgatory.backoff import Randomness
     from ottla.purgatory.loop import Loop
     from ottla.purgatory.work import Work
     from ottla.replication.partition import Partition
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from ottla.storage.remote.index_cache import RemoteIndexCache
     from ottla.storage.remote.partition_segments import PartitionSegments
     from ottla.storage.remote.segment import RemoteSegment
-    from ottla.storage.remote.storage_manager import RemoteStorageManager
+    from ottla.storage.remote.storage_manager import ConnectedStorage
     from ottla.types import Uuid
 
 T = TypeVar("T")
@@ -54,7 +56,7 @@ log = logging.getLogger("ottla.remote")
 class Tier(NamedTuple):
     """The tier, and the workers that may wait for it."""
 
-    storage: RemoteStorageManager
+    storage: ConnectedStorage
     index_cache: RemoteIndexCache
     copiers: WorkerPool
     expirers: WorkerPool
@@ -88,7 +90,12 @@ class RemoteLogManager:
         tier: Tier,
         *,
         new_uuid: Callable[[], Uuid],
+        rng: Randomness,
+        on_failure: Callable[[Exception], None],
     ) -> None:
+        """Call on_failure(error) when the settings of the store turn out to be wrong."""
+        self._rng = rng
+        self._on_failure = on_failure
         self._topic = topic
         self._replicas = replicas
         self._config = config
@@ -102,6 +109,47 @@ class RemoteLogManager:
         self._jumps = ClockJumpDetector(clock.now_ms(), clock.monotonic_ms())
         """A jump counts until the next start: segments from before it keep their real age."""
         self._is_closed = False
+
+    def connect(self) -> Pending[None]:
+        """Begin to connect; the first try completes the result, or fails it with ConfigError.
+
+        A store that is away is tried again, with back-off. Until then nothing is copied.
+        """
+        first: Pending[None] = Pending()
+        self._connect(first, 0)
+        return first
+
+    def _connect(self, first: Pending[None], failures: int) -> None:
+        if not self._is_closed:
+            self._run_job(self._copiers, self.storage.connect).on_done(
+                lambda done: self._connected(done, first, failures)
+            )
+
+    def _connected(self, done: Pending[None], first: Pending[None], failures: int) -> None:
+        if isinstance(done.error, ConfigError):
+            if not first.fail(done.error):
+                self._on_failure(done.error)
+            return
+        first.complete(None)
+        if done.error is None:
+            if failures:
+                log.info("remote storage answers", extra={"event": "remote.connected"})
+            return
+        if not failures:
+            text = (
+                "remote storage does not answer: %s; segments stay on this disk and reads of "
+                "older ones fail until it does; it is tried again"
+            )
+            log.error(text, done.error, extra={"event": "remote.away"})
+        config = self._config
+        backoff = Backoff(
+            config.remote_log_manager_task_retry_backoff_ms,
+            config.remote_log_manager_task_retry_backoff_max_ms,
+            self._rng,
+            jitter=config.remote_log_manager_task_retry_jitter,
+        )
+        again_ms = self._loop.clock.monotonic_ms() + backoff.after(failures + 1)
+        self._loop.timer.add(again_ms, lambda _now_ms: self._connect(first, failures + 1))
 
     def start(self) -> None:
         """Begin; the first turn is due at once."""
@@ -190,6 +238,8 @@ class RemoteLogManager:
             if not replica.is_leader:
                 self._led.pop(key, None)
                 self._mark_copied(replica, key)
+            elif not self.storage.is_connected:
+                continue
             elif config.is_tiered:
                 self._begin(self._turn(replica, key), ("remote", key))
             elif self._topic.is_ready(key) and self._topic.table(key):
@@ -197,7 +247,8 @@ class RemoteLogManager:
                 self._begin(self._delete_all(key), ("remote deletion", key))
             yield
         self._topic.refresh(needed)
-        self._begin(self._delete_orphans(), "remote deletion of topics")
+        if self.storage.is_connected:
+            self._begin(self._delete_orphans(), "remote deletion of topics")
 
     def _mark_copied(self, replica: Partition, key: tuple[Uuid, int]) -> None:
         """Let a follower delete what the tier has."""

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from ottla.storage.remote.index_cache import RemoteIndexCache
     from ottla.storage.remote.segment import RemoteSegment
     from ottla.storage.remote.segment_reads import RemoteRecords
-    from ottla.storage.remote.storage_manager import RemoteStorageManager
+    from ottla.storage.remote.storage_manager import RemoteStore
     from ottla.types import Uuid
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ class RemoteSegments(Protocol):
     """The tier as reads see it; the methods answer from memory, on the loop."""
 
     @property
-    def storage(self) -> RemoteStorageManager:
+    def storage(self) -> RemoteStore:
         """The storage manager, for workers."""
 
     @property

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ottla.server.system.environment import WorkerPool
     from ottla.storage.directory import OpenDirectory
     from ottla.storage.remote.segment import RemoteSegment
-    from ottla.storage.remote.storage_manager import RemoteStorageManager
+    from ottla.storage.remote.storage_manager import RemoteStore
 
 MAX_BYTES: Final = 1 << 28
 """Of an index that is read whole: a snapshot of some two million producers."""
@@ -46,7 +46,7 @@ class RemoteStateBuilder:
     def __init__(
         self,
         topic: RemoteMetadataTopic,
-        storage: RemoteStorageManager,
+        storage: RemoteStore,
         channel: BrokerChannel,
         workers: WorkerPool,
         node_id: int,

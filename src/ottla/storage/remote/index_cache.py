@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from ottla.storage.directory import Directory
     from ottla.storage.remote.segment import RemoteSegment
-    from ottla.storage.remote.storage_manager import RemoteStorageManager
+    from ottla.storage.remote.storage_manager import RemoteStore
 
 _KINDS: Final = (
     (INDEX_SUFFIX, IndexKind.OFFSET, OffsetIndex.entry.size),
@@ -81,7 +81,7 @@ class RemoteIndexCache:
     def __init__(
         self,
         directory: Directory,
-        storage: RemoteStorageManager,
+        storage: RemoteStore,
         *,
         max_bytes: int,
         ttl_ms: int = -1,

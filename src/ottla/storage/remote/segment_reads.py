@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ottla.storage.indexes.time_index import TimeIndex
     from ottla.storage.indexes.transaction_index import AbortedTransaction, TransactionIndex
     from ottla.storage.remote.segment import RemoteSegment
-    from ottla.storage.remote.storage_manager import RemoteStorageManager
+    from ottla.storage.remote.storage_manager import RemoteStore
 
 
 class SegmentIndexes(Protocol):
@@ -60,7 +60,7 @@ class RemoteRecords(NamedTuple):
 
 
 def read_records(
-    storage: RemoteStorageManager,
+    storage: RemoteStore,
     indexes: SegmentIndexes,
     segment: RemoteSegment,
     offset: int,
@@ -99,7 +99,7 @@ def aborted_transactions(
 
 
 def offset_for_timestamp(
-    storage: RemoteStorageManager,
+    storage: RemoteStore,
     indexes: SegmentIndexes,
     segment: RemoteSegment,
     timestamp: int,

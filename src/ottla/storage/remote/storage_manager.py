@@ -13,7 +13,7 @@ import io
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, Protocol, cast
 
-from ottla.errors import OttlaError
+from ottla.errors import ConfigError, OttlaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -86,14 +86,8 @@ class SegmentFiles(NamedTuple):
     """A leader-epoch checkpoint: the lineage from the log's first epoch to the segment's end."""
 
 
-class RemoteStorageManager(Protocol):
-    """A store of segments, made without arguments and configured once before other calls."""
-
-    def configure(self, settings: Mapping[str, str]) -> None:
-        """Take the settings of `remote.log.storage.manager.impl.prefix` less it, and broker.id.
-
-        ConfigError for a setting that is missing or invalid.
-        """
+class RemoteStore(Protocol):
+    """The calls of a store of segments."""
 
     def copy_segment(self, segment: RemoteSegment, files: SegmentFiles) -> bytes | None:
         """Copy all files; return custom metadata to be kept with the segment's.
@@ -115,6 +109,66 @@ class RemoteStorageManager(Protocol):
 
     def close(self) -> None:
         """Release connections; no call follows."""
+
+
+class RemoteStorageManager(RemoteStore, Protocol):
+    """A plug-in, made without arguments and configured once before other calls."""
+
+    def configure(self, settings: Mapping[str, str]) -> None:
+        """Take the settings of `remote.log.storage.manager.impl.prefix` less it, and broker.id.
+
+        ConfigError for a setting that is missing or invalid.
+        """
+
+
+class ConnectedStorage:
+    """A plug-in whose settings are applied by `connect`: its store may be away at the start.
+
+    Until then all calls fail with RetriableRemoteStorageError.
+    """
+
+    def __init__(
+        self, name: str, plugin: RemoteStorageManager, settings: Mapping[str, str]
+    ) -> None:
+        self._name = name
+        self._plugin = plugin
+        self._settings = settings
+        self.is_connected = False
+
+    def connect(self) -> None:
+        """Apply the settings; ConfigError, or any error of a store that does not answer."""
+        try:
+            self._plugin.configure(self._settings)
+        except ConfigError as error:
+            raise ConfigError(f"{self._name} cannot be configured: {error}") from error
+        self.is_connected = True
+
+    @property
+    def _ready(self) -> RemoteStorageManager:
+        if not self.is_connected:
+            raise RetriableRemoteStorageError("remote storage has not answered since the start")
+        return self._plugin
+
+    def copy_segment(self, segment: RemoteSegment, files: SegmentFiles) -> bytes | None:
+        """Copy all files; see `RemoteStore`, as for the other calls."""
+        return self._ready.copy_segment(segment, files)
+
+    def read_segment(self, segment: RemoteSegment, start: int, end: int | None = None) -> BinaryIO:
+        """Return bytes of the log."""
+        return self._ready.read_segment(segment, start, end)
+
+    def read_index(self, segment: RemoteSegment, kind: IndexKind) -> BinaryIO:
+        """Return one index."""
+        return self._ready.read_index(segment, kind)
+
+    def delete_segment(self, segment: RemoteSegment) -> None:
+        """Delete all files."""
+        self._ready.delete_segment(segment)
+
+    def close(self) -> None:
+        """Release connections, if there are any."""
+        if self.is_connected:
+            self._plugin.close()
 
 
 class _FileStream(io.RawIOBase):

@@ -79,7 +79,10 @@ class ObjectStorage:
         self._numbers = dict(_NUMBERS)
 
     def configure(self, settings: Mapping[str, str]) -> None:
-        """Connect, and claim the place for the cluster; ConfigError."""
+        """Connect, and claim the place for the cluster.
+
+        ConfigError for settings and another cluster's place; RemoteStorageError without an answer.
+        """
         url = settings.get("url", "")
         if not url.startswith(_SCHEMES):
             raise ConfigError(f"url must begin with one of {', '.join(_SCHEMES)}")
@@ -133,13 +136,14 @@ class ObjectStorage:
         )
 
     def _claim(self, cluster_id: str) -> None:
-        """Write the marker unless one is there, which the store decides; ConfigError."""
+        """Write the marker unless one is there, which the store decides."""
         try:
             with suppress(self._obstore.exceptions.AlreadyExistsError):
                 self._obstore.put(self._store, MARKER, f"{cluster_id}\n".encode(), mode="create")
             owner = bytes(self._obstore.get(self._store, MARKER).bytes())
         except self._errors as error:
-            raise ConfigError(f"the object store does not answer: {self._text(error)}") from None
+            text = f"the object store does not answer: {self._text(error)}"
+            raise RetriableRemoteStorageError(text) from None
         check_owner(owner, cluster_id)
 
     def copy_segment(self, segment: RemoteSegment, files: SegmentFiles) -> None:
