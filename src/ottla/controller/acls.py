@@ -103,9 +103,9 @@ class AclControl:
             except KafkaError as error:
                 results.append(result(**_error(error), matching_acls=[]))
                 continue
-            found = yield from self._matches(acl_filter)
-            removed.update(dict.fromkeys(found))
-            matching = [_matching(acl) for acl in found.values()]
+            matches = yield from self._matches(acl_filter)
+            removed.update(dict.fromkeys(matches))
+            matching = [_matching(acl) for acl in matches.values()]
             results.append(result(error_message=None, matching_acls=matching))
         records = [
             MessageAndVersion(RemoveAccessControlEntryRecord(id=id_), 0)
@@ -121,13 +121,13 @@ class AclControl:
             known = self._ids.get(content)
             return {} if known is None else {known: self._by_id[known]}
         entries = list(self._by_id.items())
-        found: dict[Uuid, Acl] = {}
+        matches: dict[Uuid, Acl] = {}
         for first in range(0, len(entries), _ENTRIES_PER_SLICE):
             if first:
                 yield []
             some = entries[first : first + _ENTRIES_PER_SLICE]
-            found.update({id_: acl for id_, acl in some if acl_filter.fits(acl)})
-        return found
+            matches.update({id_: acl for id_, acl in some if acl_filter.fits(acl)})
+        return matches
 
 
 def acl_of(record: AccessControlEntryRecord) -> Acl:

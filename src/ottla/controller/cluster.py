@@ -192,15 +192,15 @@ class ClusterControl:
     def feature_ranges(self, name: str) -> list[tuple[str, SupportedLevels]]:
         """Return the supported range of a feature for every registered node."""
         none = SupportedLevels(0, 0)
-        found = [
+        others = [
             (f"Broker {broker.broker_id}", broker.features.get(name, none))
             for broker in self.brokers.values()
         ]
-        found += [
+        others += [
             (f"Controller {node.controller_id}", node.features.get(name, none))
             for node in self.controllers.values()
         ]
-        return found
+        return others
 
     # Registration
 

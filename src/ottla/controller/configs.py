@@ -71,8 +71,8 @@ class ConfigControl:
 
     def of(self, resource: ConfiguredResource) -> Mapping[str, str]:
         """Return what is stored for a resource."""
-        found: Mapping[str, str] = self._settings.get(resource, _NOTHING)
-        return found
+        settings: Mapping[str, str] = self._settings.get(resource, _NOTHING)
+        return settings
 
     def topic(self, name: str) -> Mapping[str, str]:
         """Return a topic's own settings."""

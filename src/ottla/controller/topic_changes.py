@@ -431,7 +431,7 @@ def _find_topics(
 ) -> tuple[list[TopicState], list[_Deletion]]:
     """Return the topics to delete, and the errors of all other entries."""
     names, ids, refused = _count_entries(request)
-    found: dict[Uuid, TopicState] = {}
+    states: dict[Uuid, TopicState] = {}
     for topic_id, times in ids.items():
         topic = topics.by_id(topic_id)
         if times > 1:
@@ -441,7 +441,7 @@ def _find_topics(
                 _refused_deletion(None, topic_id, KafkaError(ErrorCode.UNKNOWN_TOPIC_ID))
             )
         else:
-            found[topic_id] = topic
+            states[topic_id] = topic
     for name, times in names.items():
         topic = topics.by_name(name)
         if times > 1:
@@ -450,11 +450,11 @@ def _find_topics(
             error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             refused.append(_refused_deletion(name, ZERO_UUID, error))
         elif topic.topic_id in ids:  # named in both ways: not deleted
-            found.pop(topic.topic_id, None)
+            states.pop(topic.topic_id, None)
             refused.append(_refused_deletion(name, topic.topic_id, _invalid(_SUPPLIED)))
         else:
-            found[topic.topic_id] = topic
-    return list(found.values()), refused
+            states[topic.topic_id] = topic
+    return list(states.values()), refused
 
 
 def _count_entries(

@@ -218,8 +218,8 @@ class Topics:
 
     def by_id(self, topic_id: Uuid) -> TopicState | None:
         """Return the topic of this id."""
-        found: TopicState | None = self._topics.get(topic_id)
-        return found
+        topic: TopicState | None = self._topics.get(topic_id)
+        return topic
 
     def colliding(self, name: str) -> str | None:
         """Return an existing topic with the same name in metrics."""
@@ -230,12 +230,12 @@ class Topics:
 
     def located(self, keys: Iterable[IndexedPartition]) -> list[Located]:
         """Return partitions by their keys; those that were deleted meanwhile are left out."""
-        found = []
+        partitions = []
         for topic_id, partition_id in keys:
             topic = self._topics.get(topic_id)
             if topic is not None and partition_id in topic.partitions:
-                found.append(Located(topic, partition_id, topic.partitions[partition_id]))
-        return found
+                partitions.append(Located(topic, partition_id, topic.partitions[partition_id]))
+        return partitions
 
     # Replay
 

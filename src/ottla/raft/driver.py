@@ -317,11 +317,11 @@ class RaftDriver:
         """Answer with what is read for it; a worker reads what may wait for the disk."""
         token, response = effect
         if isinstance(response, FetchResponse) and response.read_offset >= 0:
-            found = self.log.find_bytes(response.read_offset, self._read_bytes)
-            if isinstance(found, FileSlice):
-                self._read_cold(token, response, found)
+            data = self.log.find_bytes(response.read_offset, self._read_bytes)
+            if isinstance(data, FileSlice):
+                self._read_cold(token, response, data)
                 return
-            response = response._replace(records=found)
+            response = response._replace(records=data)
         elif isinstance(response, FetchSnapshotResponse) and response.size_bytes:
             self._read_part(token, response)
             return

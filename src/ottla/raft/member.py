@@ -286,8 +286,8 @@ class QuorumMember:
         deadline_ms = now_ms + self.timeouts.random_election_ms(self.rng)
         if same and isinstance(self.role, Unattached):
             deadline_ms = self.role.deadline_ms
-        kept = self.role.voted if same and voted is None else voted
-        self._change(Unattached(epoch, deadline_ms, leader_id=leader_id, voted=kept))
+        vote = self.role.voted if same and voted is None else voted
+        self._change(Unattached(epoch, deadline_ms, leader_id=leader_id, voted=vote))
         self._persist()
         self.effects.append(AnnounceEpoch(self.leader))
 

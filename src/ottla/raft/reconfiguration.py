@@ -240,8 +240,8 @@ class Reconfiguration:
         deadline_ms = now_ms + member.timeouts.request_ms
         if isinstance(request, RemoveVoter):
             self._change = _Change(None, token, deadline_ms)
-            left = [other for other in role.voters if other.voter_id != request.key.node_id]
-            self._append(role, VoterSet(left), now_ms)
+            remaining = [other for other in role.voters if other.voter_id != request.key.node_id]
+            self._append(role, VoterSet(remaining), now_ms)
             return
         voter = request.voter
         if member.in_flight.ready_ms(voter.voter_id, now_ms) > now_ms:

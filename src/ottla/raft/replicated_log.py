@@ -116,7 +116,7 @@ class ReplicatedLog:
         """
         directory.make(METADATA_LOG)
         finish_truncation(directory)
-        found = check_log(directory, path)
+        checked = check_log(directory, path)
         # Remove what a crash left of snapshots being written or deleted.
         for name in directory.list(METADATA_LOG):
             if _LEFTOVER.fullmatch(name):
@@ -132,16 +132,16 @@ class ReplicatedLog:
             ),
             now_ms=now_ms,
             topic_id=METADATA_TOPIC_ID,
-            recovery_point=found.snapshot_offset,  # a snapshot holds only flushed records
+            recovery_point=checked.snapshot_offset,  # a snapshot holds only flushed records
         )
         self = cls(directory, log)
-        self.snapshots = found.snapshots
-        if found.newest is not None:
-            self._checked = found.snapshots[-1], found.newest
-        if found.begins_at_snapshot:
-            log.truncation.truncate_fully_and_start_at(found.snapshots[-1].offset, now_ms=now_ms)
-        elif log.log_end_offset > found.end_offset:
-            log.truncation.truncate_to(found.end_offset, now_ms=now_ms)
+        self.snapshots = checked.snapshots
+        if checked.newest is not None:
+            self._checked = checked.snapshots[-1], checked.newest
+        if checked.begins_at_snapshot:
+            log.truncation.truncate_fully_and_start_at(checked.snapshots[-1].offset, now_ms=now_ms)
+        elif log.log_end_offset > checked.end_offset:
+            log.truncation.truncate_to(checked.end_offset, now_ms=now_ms)
         # Finish a `delete_before` that a crash ended after the epochs, before the segments.
         entries, latest = self.log.leader_epochs.entries, self.latest_snapshot
         if entries and latest is not None and entries[0].start_offset <= latest.offset:
@@ -150,7 +150,7 @@ class ReplicatedLog:
         self._make_durable(now_ms)
         # The oldest one has the epoch before the log's start: `needs_snapshot`.
         self._keep_snapshots(
-            [snapshot for snapshot in found.snapshots if snapshot.offset >= log.log_start_offset]
+            [snapshot for snapshot in checked.snapshots if snapshot.offset >= log.log_start_offset]
         )
         return self
 
@@ -305,14 +305,14 @@ class ReplicatedLog:
 
     def _end_of_epoch(self, epoch: int) -> OffsetAndEpoch:
         """Return the newest epoch up to this one that the log knows, and the offset of its end."""
-        found = self.log.leader_epochs.end_offset_for(epoch, self.end_offset)
-        if found.leader_epoch < 0:
+        end = self.log.leader_epochs.end_offset_for(epoch, self.end_offset)
+        if end.leader_epoch < 0:
             return OffsetAndEpoch(self.end_offset, self.epoch_at_end())
         if self.snapshots:
             oldest = self.snapshots[0]
-            if found.offset == oldest.offset and found.leader_epoch == epoch:
+            if end.offset == oldest.offset and end.leader_epoch == epoch:
                 return oldest  # the records of the epoch are in the snapshot alone
-        return found
+        return end
 
     def snapshot_size(self, snapshot_id: OffsetAndEpoch) -> int | None:
         """Return the size of a snapshot in bytes, None when there is none."""
@@ -330,14 +330,14 @@ class ReplicatedLog:
 
         A worker reads that slice of the pinned file; `whole_batches` cuts the result.
         """
-        found = self.log.reads.read(
+        read = self.log.reads.read(
             offset, size, isolation=FetchIsolation.LOG_END, min_one_message=True
         ).records
-        if not isinstance(found, FileSlice):
-            return whole_batches(found)
-        file, position, size = found
+        if not isinstance(read, FileSlice):
+            return whole_batches(read)
+        file, position, size = read
         is_cached: bool = file.is_cached(position, size)  # type: ignore[attr-defined] # a log's own file
-        return whole_batches(found.read()) if is_cached else found
+        return whole_batches(read.read()) if is_cached else read
 
     def download(self, snapshot_id: OffsetAndEpoch) -> SnapshotDownload:
         """Return the file of a snapshot that is fetched from the leader."""
@@ -391,10 +391,10 @@ class ReplicatedLog:
     def read(self, offset: int) -> Iterator[RecordBatch]:
         """Yield whole batches from offset to the end; CorruptMessage for a wrong checksum."""
         while offset < self.end_offset:
-            found = self.log.reads.read(
+            read = self.log.reads.read(
                 offset, REPLAY_BYTES, isolation=FetchIsolation.LOG_END, min_one_message=True
             ).records
-            view = found.read() if isinstance(found, FileSlice) else found
+            view = read.read() if isinstance(read, FileSlice) else read
             before = offset
             for batch in iterate_batches(view, partial_tail=True):
                 if batch.last_offset < offset:

@@ -247,13 +247,13 @@ def encode_control_messages(
 def decode_control_message(record: Record) -> ControlMessage:
     """Read a control record of the metadata log or of a snapshot; CorruptMessage for others."""
     kind = decode_control_type(record.key)
-    found = _CLASSES.get(kind)
-    if found is None or record.value is None:
+    message_class = _CLASSES.get(kind)
+    if message_class is None or record.value is None:
         raise CorruptMessage(f"a control record of type {kind.name} is not valid here")
     version = 0
-    if found is LeaderChangeMessage and len(record.value) >= 2:
+    if message_class is LeaderChangeMessage and len(record.value) >= 2:
         version = min(int.from_bytes(record.value[:2], "big", signed=True), 1)
-    return decode(found, max(version, 0), record.value)
+    return decode(message_class, max(version, 0), record.value)
 
 
 def leader_change(leader_id: int, voters: VoterSet, granting: Iterable[int]) -> LeaderChangeMessage:

@@ -73,10 +73,10 @@ class Descriptions:
 
     def by_partition(self, group_ids: Iterable[str]) -> dict[int, list[str]]:
         """Return the names of groups by the partition that owns them."""
-        found: dict[int, list[str]] = {}
+        by_partition: dict[int, list[str]] = {}
         for group_id in group_ids:
-            found.setdefault(self._partition_for(group_id), []).append(group_id)
-        return found
+            by_partition.setdefault(self._partition_for(group_id), []).append(group_id)
+        return by_partition
 
     def _each(
         self, group_ids: Iterable[str], begin: Begin[D], refuse: Callable[[str, Exception], D]

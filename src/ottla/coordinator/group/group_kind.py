@@ -138,6 +138,14 @@ class GroupKind(ABC, Generic[G, M, T, S]):
         self.hashes = environment.hashes
         self.table = environment.table
         self.rebalances = 0
+        self._replays: dict[type[Any], Callable[[G, Any, Any, int], None]] = {
+            self.epoch_record.key: self._apply_group,
+            self.member_record.key: self._apply_member,
+            self.target_epoch_record.key: self._apply_target_epoch,
+            self.target_record.key: self._apply_target,
+            self.assignment_record.key: self._apply_assignment,
+        }
+        """Replays of the records that all kinds have; `apply_other` has those of one kind."""
 
     @classmethod
     def record_types(cls) -> tuple[RecordType, ...]:
@@ -245,39 +253,36 @@ class GroupKind(ABC, Generic[G, M, T, S]):
             if value is None:
                 return
             group = self.table[group_id] = self.new(group_id)
-        record_type = type(key)
-        if record_type is self.assignment_record.key:
-            self._apply_assignment(group, key.member_id, value)
-        elif record_type is self.target_record.key:
-            group.set_target(key.member_id, None if value is None else self.read_target(value))
-        elif record_type is self.member_record.key:
-            self._apply_member(group, key.member_id, value)
-        elif record_type is self.target_epoch_record.key:
-            self._apply_target_epoch(group, value)
-        elif record_type is not self.epoch_record.key:
-            self.apply_other(group, key, value, offset)
-        elif value is not None:
+        self._replays.get(type(key), self.apply_other)(group, key, value, offset)
+
+    def _apply_group(self, group: G, _key: Any, value: Any, _offset: int) -> None:
+        if value is not None:
             self.apply_epoch(group, value)
         else:
-            del self.table[group_id]
+            del self.table[group.group_id]
 
     def apply_epoch(self, group: G, value: Any) -> None:
         """Apply a group epoch."""
         group.set_epoch(value.epoch, value.metadata_hash)
 
+    def _apply_target(self, group: G, key: Any, value: Any, _offset: int) -> None:
+        group.set_target(key.member_id, None if value is None else self.read_target(value))
+
     def apply_other(self, group: G, key: Any, value: Any, offset: int) -> None:
         """Apply one of the other records; a tombstone has no value."""
         raise NotImplementedError
 
-    def _apply_member(self, group: Any, member_id: str, value: Any) -> None:
+    def _apply_member(self, group: Any, key: Any, value: Any, _offset: int) -> None:
+        member_id = key.member_id
         if value is None:
             group.remove(member_id)
         else:
             known = group.members.get(member_id) or self.member_class(member_id)
             group.put(replace(known, **self.read_member(value)))
 
-    def _apply_assignment(self, group: Any, member_id: str, value: Any) -> None:
+    def _apply_assignment(self, group: Any, key: Any, value: Any, _offset: int) -> None:
         """Apply a member's assignment; a tombstone resets it, as one that has just joined."""
+        member_id = key.member_id
         known = group.members.get(member_id)
         if value is not None:
             known = known or self.member_class(member_id)
@@ -289,7 +294,7 @@ class GroupKind(ABC, Generic[G, M, T, S]):
             )
 
     @staticmethod
-    def _apply_target_epoch(group: G, value: Any) -> None:
+    def _apply_target_epoch(group: G, _key: Any, value: Any, _offset: int) -> None:
         """Apply the epoch of a target assignment; a tombstone resets it to that of a new group.
 
         The tombstone may come from before the group was removed and created again.

@@ -56,8 +56,8 @@ class Groups:
 
     def of_kind(self, kind: type[K]) -> K:
         """Return what decides about the groups of a kind."""
-        found: K = self.kinds[kind]
-        return found
+        groups: K = self.kinds[kind]
+        return groups
 
     def find(self, group_id: str) -> AnyGroup | None:
         """Return the group; None if it does not exist."""

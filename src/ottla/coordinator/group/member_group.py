@@ -136,17 +136,17 @@ class MemberGroup(ABC, Generic[M, T]):
 
     def member(self, member_id: str) -> M:
         """Return a member; raises UNKNOWN_MEMBER_ID."""
-        found: M | None = self.members.get(member_id)
-        if found is None:
+        member: M | None = self.members.get(member_id)
+        if member is None:
             raise self._unknown(member_id)
-        return found
+        return member
 
     def member_at(self, member_id: str | None, epoch: int) -> M:
         """Return a member in the log's state of an epoch; raises UNKNOWN_MEMBER_ID."""
-        found = self.members.get_at(member_id or "", epoch)
-        if found is None:
+        member = self.members.get_at(member_id or "", epoch)
+        if member is None:
             raise self._unknown(member_id)
-        return found
+        return member
 
     def _unknown(self, member_id: str | None) -> KafkaError:
         text = f"Member {member_id} is not a member of group {self.group_id}."

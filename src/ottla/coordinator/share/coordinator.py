@@ -328,9 +328,9 @@ class ShareCoordinator:
         for partition, state in self.runtime.partitions.items():
             if state is not ShardState.ACTIVE:
                 continue
-            found = self.runtime.read(
+            prunable = self.runtime.read(
                 partition, lambda shard, epoch: shard.snapshot_offsets.redundant_before(epoch)
             )
-            if found.error is None and found.value is not None:
-                self._delete_before(partition, found.value)
-                self.pruned_offsets[partition] = found.value
+            if prunable.error is None and prunable.value is not None:
+                self._delete_before(partition, prunable.value)
+                self.pruned_offsets[partition] = prunable.value

@@ -82,23 +82,23 @@ def combine_batches(
     known: Iterable[StateBatch], added: Iterable[StateBatch], start_offset: int
 ) -> tuple[StateBatch, ...]:
     """Return all batches in order and without overlaps, none below start_offset."""
-    left = sorted(
+    remaining = sorted(
         {batch for known_batch in (*known, *added) for batch in _from(known_batch, start_offset)}
     )
-    found: list[StateBatch] = []
-    while left:
-        batch = left.pop(0)
-        previous = found[-1] if found else None
+    combined: list[StateBatch] = []
+    while remaining:
+        batch = remaining.pop(0)
+        previous = combined[-1] if combined else None
         if previous is None or not _touch(previous, batch):
-            found.append(batch)
+            combined.append(batch)
             continue
-        found.pop()
+        combined.pop()
         for part in _merge(previous, batch):
             # Searched for: thousands of records of a partition may be in flight, each with a state.
-            place = bisect_left(left, part)
-            if place == len(left) or left[place] != part:
-                left.insert(place, part)
-    return tuple(found)
+            place = bisect_left(remaining, part)
+            if place == len(remaining) or remaining[place] != part:
+                remaining.insert(place, part)
+    return tuple(combined)
 
 
 def _from(batch: StateBatch, start_offset: int) -> tuple[StateBatch, ...]:

@@ -170,11 +170,11 @@ class TransactionCoordinator:
         """Say of each partition whether it belongs to the producer's transaction (KIP-890)."""
         if not transactional_id:
             return Pending.of(dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST))
-        found = self.runtime.read(
+        known = self.runtime.read(
             self.partition_for(transactional_id),
             lambda shard, epoch: shard.verify(epoch, transactional_id, producer, partitions),
         )
-        return recover(found, lambda error: dict.fromkeys(partitions, operation_error(error)))
+        return recover(known, lambda error: dict.fromkeys(partitions, operation_error(error)))
 
     def end_transaction(self, transactional_id: str, request: EndRequest) -> Pending[Outcome]:
         """Commit or abort the producer's transaction; answered once the decision is committed."""

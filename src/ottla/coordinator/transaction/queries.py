@@ -64,8 +64,10 @@ def describe(coordinator: TransactionCoordinator, transactional_id: str) -> Pend
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
         return _described(current)
 
-    found = coordinator.runtime.read(coordinator.partition_for(transactional_id), read)
-    return recover(found, lambda error: _undescribed(transactional_id, operation_error(error)))
+    description = coordinator.runtime.read(coordinator.partition_for(transactional_id), read)
+    return recover(
+        description, lambda error: _undescribed(transactional_id, operation_error(error))
+    )
 
 
 def _described(current: Transaction) -> Described:
@@ -130,14 +132,14 @@ def list_transactions(
     producer_ids = frozenset(request.producer_id_filters)
 
     def read(shard: TransactionShard, epoch: int, names: Sequence[str]) -> list[Listed]:
-        found = (shard.transactions.get_at(name, epoch) for name in names)
+        transactions = (shard.transactions.get_at(name, epoch) for name in names)
         return [
             Listed(
                 transactional_id=summary.transactional_id,
                 producer_id=summary.producer_id,
                 transaction_state=summary.state.text,
             )
-            for summary in found
+            for summary in transactions
             if summary is not None
             and (not producer_ids or summary.producer_id in producer_ids)
             and _passes(summary, request, states, pattern, now_ms)

@@ -129,8 +129,8 @@ def refusal(
 
 def _node_ends(leader: LeaderAndEpoch, listener: str) -> list[tuple[int, VoterAddress]]:
     """Return the leader's id and address on a listener; empty when one is not known."""
-    found = (end for end in leader.endpoints if end.listener_name == listener)
-    end = next(found, None)
+    endpoints = (end for end in leader.endpoints if end.listener_name == listener)
+    end = next(endpoints, None)
     return [] if end is None or leader.leader_id < 0 else [(leader.leader_id, end)]
 
 

@@ -69,9 +69,9 @@ class ClassicMember:
 
     def metadata(self, protocol_name: str | None) -> bytes:
         """Return its metadata for a protocol, which must be one that it supports."""
-        found = self.metadata_or_none(protocol_name)
-        assert found is not None, f"member {self.member_id} has no protocol {protocol_name}"
-        return found
+        metadata = self.metadata_or_none(protocol_name)
+        assert metadata is not None, f"member {self.member_id} has no protocol {protocol_name}"
+        return metadata
 
     def metadata_or_none(self, protocol_name: str | None) -> bytes | None:
         """Return its metadata for a protocol; None for one that it does not support."""

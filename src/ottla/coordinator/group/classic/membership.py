@@ -72,9 +72,9 @@ def _differs(said: str | None, actual: str | None) -> bool:
 def _write_assignments(
     groups: ClassicGroups, group: ClassicGroup, request: SyncGroupRequest
 ) -> Result[None]:
-    given = {part.member_id: part.assignment for part in request.assignments}
+    assignments = {part.member_id: part.assignment for part in request.assignments}
     for member_id in group.members:
-        given.setdefault(member_id, b"")
+        assignments.setdefault(member_id, b"")
 
     def on_append(error: KafkaError | None) -> None:
         """Return the committed assignments, unless another rebalance has started since."""
@@ -82,13 +82,13 @@ def _write_assignments(
         if not is_current or group.generation_id != request.generation_id:
             return
         if error is None:
-            rebalance.set_assignments(groups, group, given)
+            rebalance.set_assignments(groups, group, assignments)
             group.move_to(ClassicState.STABLE, groups.clock.now_ms())
         else:
             rebalance.reset_assignments(groups, group, append_error(error.code))
             rebalance.prepare_or_complete(groups, group)
 
-    return Result(None, [records.group_metadata(group, given)], on_append)
+    return Result(None, [records.group_metadata(group, assignments)], on_append)
 
 
 log = logging.getLogger("ottla.groups")
@@ -137,10 +137,10 @@ def _leave_one(groups: ClassicGroups, group: ClassicGroup, identity: Identity) -
     member_id = identity.member_id
     if not member_id:
         instance_id = identity.group_instance_id
-        found = None if instance_id is None else group.static_members.get(instance_id)
-        if found is None:
+        static_id = None if instance_id is None else group.static_members.get(instance_id)
+        if static_id is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-        member_id = found
+        member_id = static_id
     elif member_id in group.pending_join:
         group.remove(member_id)
         groups.timers.cancel(heartbeat_key(group.group_id, member_id))

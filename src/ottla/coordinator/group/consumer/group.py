@@ -100,8 +100,8 @@ class ConsumerMember:
 
     def assignment_epoch(self, topic_id: Uuid, partition: int) -> int | None:
         """Return the epoch in which a partition was assigned; None if it is not the member's."""
-        found = self.assigned.get(topic_id, {}).get(partition)
-        return self.pending_revocation.get(topic_id, {}).get(partition) if found is None else found
+        epoch = self.assigned.get(topic_id, {}).get(partition)
+        return self.pending_revocation.get(topic_id, {}).get(partition) if epoch is None else epoch
 
 
 def without_epochs(assignment: EpochsByPartition) -> dict[Uuid, tuple[int, ...]]:
@@ -133,12 +133,12 @@ def subscribed_topics(
             if member.subscribed_regex:
                 pattern = member.subscribed_regex
                 patterns[pattern] = patterns.get(pattern, 0) + change
-    found = {name for name, count in names.items() if count > 0}
+    topics = {name for name, count in names.items() if count > 0}
     for pattern, count in patterns.items():
         resolved = group.resolved.get(pattern)
         if count > 0 and resolved is not None:
-            found.update(resolved.topics)
-    return found
+            topics.update(resolved.topics)
+    return topics
 
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
@@ -231,8 +231,8 @@ class ConsumerGroup(MemberGroup[ConsumerMember, "TopicPartitions"]):
         """Return the target assignment of a member, for a static one of its instance id."""
         if instance_id is not None:
             member_id = self.static_member_id(instance_id) or ""
-        found: TopicPartitions = self.target.get(member_id, {})
-        return found
+        target: TopicPartitions = self.target.get(member_id, {})
+        return target
 
     def preferred_assignor_at(
         self, epoch: int = LATEST_EPOCH, replaced: Mapping[str, ConsumerMember] | None = None
@@ -252,9 +252,9 @@ class ConsumerGroup(MemberGroup[ConsumerMember, "TopicPartitions"]):
 
     def is_classic_without(self, members: Iterable[ConsumerMember]) -> bool:
         """Whether all other members use the classic protocol."""
-        left = tuple(members)
-        classic = self.classic_count.value - sum(member.classic is not None for member in left)
-        return classic == len(self.members) - len(left)
+        leaving = tuple(members)
+        classic = self.classic_count.value - sum(member.classic is not None for member in leaving)
+        return classic == len(self.members) - len(leaving)
 
     def waits_for_partitions(self, member: ConsumerMember) -> bool:
         """Whether other members still own partitions of a member's target."""

@@ -127,27 +127,27 @@ def _resolve(
     """Find the topics of patterns in slices, then write them."""
     version = groups.hashes.version
     names = sorted(groups.topics.topic_names())
-    found = yield from without_records(_find(names, patterns, may_describe))
-    yield _records(groups, group_id, found, version)
+    matches = yield from without_records(_find(names, patterns, may_describe))
+    yield _records(groups, group_id, matches, version)
 
 
 def _find(
     names: list[str], patterns: list[str], may_describe: Callable[[str], bool]
 ) -> Steps[dict[str, list[str]]]:
-    found: dict[str, list[str]] = {}
+    matches: dict[str, list[str]] = {}
     cost = 0
     for pattern in patterns:
         expression = compiled(pattern)
         cost += _COMPILATION_COST
-        found[pattern] = []
+        matches[pattern] = []
         for name in names:
             if expression.matches(name) and may_describe(name):
-                found[pattern].append(name)
+                matches[pattern].append(name)
             cost += expression.cost(name)
             if cost >= MAX_COST:
                 cost = 0
                 yield
-    return found
+    return matches
 
 
 def _records(

@@ -56,8 +56,8 @@ class Offsets:
     def get(self, group_id: str, partition: TopicPartition) -> CommittedOffset | None:
         """Return the newest offset; None when there is none."""
         offsets = self.by_group.get(group_id)
-        found: CommittedOffset | None = None if offsets is None else offsets.get(partition)
-        return found
+        committed: CommittedOffset | None = None if offsets is None else offsets.get(partition)
+        return committed
 
     def of_group(self, group_id: str, epoch: int) -> Mapping[TopicPartition, CommittedOffset]:
         """Return a group's offsets at an epoch."""
@@ -171,9 +171,9 @@ class Offsets:
         stagers = self._stagers.get(group_id)
         if stagers is None or partition not in stagers:
             return
-        left = tuple(p for p in stagers[partition] if p != producer_id)
-        if left:
-            stagers[partition] = left
+        remaining = tuple(p for p in stagers[partition] if p != producer_id)
+        if remaining:
+            stagers[partition] = remaining
             return
         del stagers[partition]
         if not stagers:

@@ -84,16 +84,16 @@ def deleted_of_group(
     The cost is in records. ids holds the ids of the deleted topics by name. Offsets of a new topic
     of the same name stay.
     """
-    found: dict[TopicPartition, None] = {}
+    expired: dict[TopicPartition, None] = {}
     count = 1
     for partition, committed in groups.offsets.all_of_group(group_id):
         count += 1
         for topic_id in ids.get(partition.topic, ()):
             if not committed.topic_id or not topic_id or committed.topic_id == topic_id:
-                found[partition] = None
-        if len(found) == RECORDS_AT_ONCE:
+                expired[partition] = None
+        if len(expired) == RECORDS_AT_ONCE:
             break
-    tombstones = [offset_tombstone(group_id, partition) for partition in found]
+    tombstones = [offset_tombstone(group_id, partition) for partition in expired]
     return tombstones, count / EXAMINED_AS_A_RECORD
 
 

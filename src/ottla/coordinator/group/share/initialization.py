@@ -110,7 +110,7 @@ def _missing(
         if now_ms - one.timestamp_ms < retry_ms
     }
     begun = _combine(known.initialized, in_progress)
-    found = {}
+    missing = {}
     for name in sorted(topics):
         topic_id, count = groups.topics.topic_id(name), groups.topics.partition_count(name)
         if topic_id is None or count is None:
@@ -118,12 +118,12 @@ def _missing(
         known_count = len(begun[topic_id].partitions) if topic_id in begun else 0
         if known_count >= count:  # a topic's partitions only grow in number
             continue
-        left = frozenset(range(count))
+        missing_indexes = frozenset(range(count))
         if topic_id in begun:
-            left -= begun[topic_id].partitions
-        if left:
-            found[topic_id] = TopicParts(name, left, now_ms)
-    return found
+            missing_indexes -= begun[topic_id].partitions
+        if missing_indexes:
+            missing[topic_id] = TopicParts(name, missing_indexes, now_ms)
+    return missing
 
 
 def _answered(groups: ShareGroups, known: StatePartitions, begun: Initialization) -> _Topics:
@@ -133,7 +133,7 @@ def _answered(groups: ShareGroups, known: StatePartitions, begun: Initialization
     deleted meanwhile, has no state, or was answered for before; what was begun later, as by a new
     group of the same name, has an answer of its own.
     """
-    found = {}
+    topics = {}
     for topic_id, offsets in begun.offsets.items():
         parts = frozenset(
             index
@@ -142,8 +142,8 @@ def _answered(groups: ShareGroups, known: StatePartitions, begun: Initialization
         )
         if parts:
             name = groups.topics.topic_name(topic_id) or _UNKNOWN_NAME
-            found[topic_id] = TopicParts(name, parts)
-    return found
+            topics[topic_id] = TopicParts(name, parts)
+    return topics
 
 
 def complete(groups: ShareGroups, begun: Initialization) -> list[CoordinatorRecord]:
@@ -239,14 +239,14 @@ def _combine(
 def _without(
     first: Mapping[Uuid, TopicParts], second: Mapping[Uuid, TopicParts]
 ) -> dict[Uuid, TopicParts]:
-    left = {}
+    remaining = {}
     for topic_id, one in first.items():
         partitions = one.partitions
         if topic_id in second:
             partitions -= second[topic_id].partitions
         if partitions:
-            left[topic_id] = TopicParts(one.name, partitions, one.timestamp_ms)
-    return left
+            remaining[topic_id] = TopicParts(one.name, partitions, one.timestamp_ms)
+    return remaining
 
 
 def _named(groups: ShareGroups, topic_ids: Iterable[Uuid]) -> dict[Uuid, str]:

@@ -59,17 +59,17 @@ def _assign_simple(
     for topic_id, names in readers.items():
         indexes = sorted(partitions.get(topic_id, ()))
         together.setdefault(tuple(names), []).extend((topic_id, index) for index in indexes)
-    found: dict[str, dict[Uuid, list[int]]] = {name: {} for name in subscriptions}
+    target: dict[str, dict[Uuid, list[int]]] = {name: {} for name in subscriptions}
     for same, targets in together.items():
         assigned = yield from _assign(same, targets, owned)
         for position, (name, own) in enumerate(assigned.items()):
             for topic_id, index in sorted(own):
-                found[name].setdefault(topic_id, []).append(index)
+                target[name].setdefault(topic_id, []).append(index)
             if position % SLICE == SLICE - 1:
                 yield
     return {
         name: {topic_id: tuple(indexes) for topic_id, indexes in own.items()}
-        for name, own in found.items()
+        for name, own in target.items()
     }
 
 
@@ -104,20 +104,20 @@ def _fill(
     readers: Mapping[_Partition, int],
     sharing: int,
 ) -> Steps[None]:
-    left = [(readers[key], position) for position, key in enumerate(targets)]
-    heapify(left)
+    heap = [(readers[key], position) for position, key in enumerate(targets)]
+    heapify(heap)
     for number, (own, limit) in enumerate(members):
         if number % SLICE == SLICE - 1:
             yield
         passed: list[tuple[int, int]] = []  # come again for the next member only
-        while left and len(own) < limit and left[0][0] < sharing:
-            count, position = heappop(left)
+        while heap and len(own) < limit and heap[0][0] < sharing:
+            count, position = heappop(heap)
             key = targets[position]
             is_taken = key not in own
             own[key] = None
             passed.append((count + is_taken, position))
         for entry in passed:
-            heappush(left, entry)
+            heappush(heap, entry)
 
 
 def _even_parts(total: int, count: int) -> list[int]:

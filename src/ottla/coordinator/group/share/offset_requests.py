@@ -131,22 +131,22 @@ def _begin_deletion(
     """Mark topics as being deleted; those without a state have no offsets to delete."""
     group = _empty_group(groups, request.group_id)
     known = group.state_partitions or StatePartitions()
-    found = _Deletion()
+    deletion = _Deletion()
     for topic in request.topics:
         name = topic.topic_name
         topic_id = groups.topics.topic_id(name)
         if topic_id is None:
-            found.topics.append(_not_deleted(name, _UNKNOWN.text))
+            deletion.topics.append(_not_deleted(name, _UNKNOWN.text))
         elif topic_id in known.initialized:
-            found.partitions[topic_id] = sorted(known.initialized[topic_id].partitions)
+            deletion.partitions[topic_id] = sorted(known.initialized[topic_id].partitions)
         elif topic_id in known.deleting:
-            found.partitions[topic_id] = list(range(groups.topics.partition_count(name) or 0))
+            deletion.partitions[topic_id] = list(range(groups.topics.partition_count(name) or 0))
         else:
-            found.topics.append(_not_deleted(name, "There is no offset information to delete."))
-    if not found.partitions:
-        return Result(found)
-    marked = _marked(groups, group, known, found.partitions)
-    return Result(found, [marked], on_commit=found.written)
+            deletion.topics.append(_not_deleted(name, "There is no offset information to delete."))
+    if not deletion.partitions:
+        return Result(deletion)
+    marked = _marked(groups, group, known, deletion.partitions)
+    return Result(deletion, [marked], on_commit=deletion.written)
 
 
 def _begin_group_deletion(groups: ShareGroups, group_id: str) -> Result[_Deletion]:
@@ -211,8 +211,8 @@ def _complete_deletion(
     if named and not gone:
         return []
     # as in Kafka also where nothing is left to be deleted
-    left = StatePartitions(known.initializing, known.initialized, known.deleting - gone)
-    return [initialization.record_of(groups, group_id, left)]
+    remaining = StatePartitions(known.initializing, known.initialized, known.deleting - gone)
+    return [initialization.record_of(groups, group_id, remaining)]
 
 
 _SummaryTopic: Final = ReadShareGroupStateSummaryRequest.ReadStateSummaryData

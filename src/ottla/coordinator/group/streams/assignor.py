@@ -370,7 +370,7 @@ def _by_partition(task: Task) -> tuple[int, str]:
 
 
 def _compact(tasks: Iterable[Task]) -> TaskMap:
-    found: dict[str, list[int]] = {}
+    indexes: dict[str, list[int]] = {}
     for key, partition in sorted(tasks):
-        found.setdefault(key, []).append(partition)
-    return {key: tuple(partitions) for key, partitions in found.items()}
+        indexes.setdefault(key, []).append(partition)
+    return {key: tuple(partitions) for key, partitions in indexes.items()}

@@ -320,13 +320,13 @@ def _missing(
     missing = {}
     for subtopology in configured.values():
         for topic in (*subtopology.repartition_sources.values(), *subtopology.changelogs.values()):
-            found = topics.partition_count(topic.name)
-            if found is None:
+            count = topics.partition_count(topic.name)
+            if count is None:
                 missing[topic.name] = topic
-            elif found != topic.partitions:
+            elif count != topic.partitions:
                 raise _TopicConfigurationError(
                     Status.INCORRECTLY_PARTITIONED_TOPICS,
                     f"Existing topic {topic.name} has different number of partitions: "
-                    f"expected {topic.partitions}, found {found}",
+                    f"expected {topic.partitions}, found {count}",
                 )
     return missing

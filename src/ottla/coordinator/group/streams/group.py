@@ -167,10 +167,10 @@ class StreamsMember:
 
     def assignment_epoch(self, subtopology_id: str, partition: int) -> int | None:
         """Return the epoch in which an active task was assigned; None if it is not the member's."""
-        found = self.assigned.active.get(subtopology_id, {}).get(partition)
-        if found is None:
+        epoch = self.assigned.active.get(subtopology_id, {}).get(partition)
+        if epoch is None:
             return self.pending_revocation.active.get(subtopology_id, {}).get(partition)
-        return found
+        return epoch
 
 
 STREAMS_PROTOCOL_TYPE: Final = "streams"

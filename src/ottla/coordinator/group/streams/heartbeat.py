@@ -334,15 +334,15 @@ def _partitions(
     tasks: TaskMap, topology: ConfiguredTopology, topics: TopicNames
 ) -> list[api.TopicPartition]:
     """Return the source partitions of tasks; a topic may have fewer than there are tasks."""
-    found = []
+    listed = []
     for key, partitions in tasks.items():
         subtopology = (topology.subtopologies or {}).get(key)
         if subtopology is None:
             continue
         for name in (*subtopology.source_topics, *subtopology.repartition_sources):
             count = topics.partition_count(name) or 0
-            found.append(api.TopicPartition(topic=name, partitions=list(partitions[:count])))
-    return found
+            listed.append(api.TopicPartition(topic=name, partitions=list(partitions[:count])))
+    return listed
 
 
 _UNKNOWN_STATE = (
@@ -381,10 +381,10 @@ class _StreamsReconciliation:
         active = _active_difference(assigned.active, self.target.active)
         standby = _difference(assigned.standby, self.target.standby)
         warmup = _difference(assigned.warmup, self.target.warmup)
-        kept = AssignedTasks(active[0], standby[0], warmup[0])
+        remaining = AssignedTasks(active[0], standby[0], warmup[0])
         revoked = AssignedTasks(active[1], standby[1], warmup[1])
         if not revoked.is_empty and (self.owned is None or self.owned.has_any_of(revoked)):
-            return member.moved(StreamsMemberState.UNREVOKED_TASKS, epoch, kept, revoked)
+            return member.moved(StreamsMemberState.UNREVOKED_TASKS, epoch, remaining, revoked)
         free_active, waits_active = self._free(active[2], is_active=True)
         free_standby, waits_standby = self._free(standby[2], is_active=False)
         free_warmup, waits_warmup = self._free(warmup[2], is_active=False)
@@ -398,7 +398,7 @@ class _StreamsReconciliation:
         )
         is_waiting = waits_active or waits_standby or waits_warmup
         state = StreamsMemberState.UNRELEASED_TASKS if is_waiting else StreamsMemberState.STABLE
-        return member.moved(state, self.target_epoch, kept.merge(new), AssignedTasks())
+        return member.moved(state, self.target_epoch, remaining.merge(new), AssignedTasks())
 
     def _free(self, tasks: TaskMap, *, is_active: bool) -> tuple[TaskMap, bool]:
         """Return the tasks that the member may take now, and whether it has to wait for others."""
@@ -424,22 +424,22 @@ class _StreamsReconciliation:
 
 def _active_difference(current: EpochMap, target: TaskMap) -> tuple[EpochMap, EpochMap, TaskMap]:
     """Return the tasks to keep, to give up and to take."""
-    kept, revoked = {}, {}
+    remaining, revoked = {}, {}
     for key, epochs in current.items():
         targeted = frozenset(target.get(key, ()))
-        kept[key] = {index: epoch for index, epoch in epochs.items() if index in targeted}
+        remaining[key] = {index: epoch for index, epoch in epochs.items() if index in targeted}
         revoked[key] = {index: epoch for index, epoch in epochs.items() if index not in targeted}
-    return _filled(kept), _filled(revoked), _new(current, target)
+    return _filled(remaining), _filled(revoked), _new(current, target)
 
 
 def _difference(current: TaskMap, target: TaskMap) -> tuple[TaskMap, TaskMap, TaskMap]:
-    kept, revoked = {}, {}
+    remaining, revoked = {}, {}
     for key, partitions in current.items():
         targeted = frozenset(target.get(key, ()))
-        kept[key] = tuple(index for index in partitions if index in targeted)
+        remaining[key] = tuple(index for index in partitions if index in targeted)
         revoked[key] = tuple(index for index in partitions if index not in targeted)
     return (
-        {key: value for key, value in kept.items() if value},
+        {key: value for key, value in remaining.items() if value},
         {key: value for key, value in revoked.items() if value},
         _new(current, target),
     )

@@ -66,8 +66,10 @@ def _assign_homogeneous(group: AssignorInput) -> Steps[dict[str, TopicPartitions
         return {member.member_id: {} for member in group.members}
     topics = {topic_id: group.partition_counts[topic_id] for topic_id in group.members[0].topic_ids}
     quota, extra = divmod(sum(topics.values()), len(group.members))
-    left = {(topic_id, index): None for topic_id, count in topics.items() for index in range(count)}
-    kept: list[dict[Uuid, set[int]]] = []
+    unassigned = {
+        (topic_id, index): None for topic_id, count in topics.items() for index in range(count)
+    }
+    sticky: list[dict[Uuid, set[int]]] = []
     missing: list[int] = []
     revoked: dict[tuple[Uuid, int], None] = {}
     yield
@@ -76,15 +78,15 @@ def _assign_homogeneous(group: AssignorInput) -> Steps[dict[str, TopicPartitions
             yield
         # The members after this one may all need the extra partition: then it is not offered here.
         others = len(group.members) - position - 1
-        own, count = _keep(member, left, revoked, quota + (extra > 0))
+        own, count = _keep(member, unassigned, revoked, quota + (extra > 0))
         is_extra = extra > 0 and (count > quota or others < extra)
         extra -= is_extra
-        kept.append(own)
+        sticky.append(own)
         missing.append(quota + is_extra - count)
     yield
-    free = iter([*(key for key in left if key not in revoked), *revoked])
+    free = iter([*(key for key in unassigned if key not in revoked), *revoked])
     target: dict[str, TopicPartitions] = {}
-    for member, own, count in zip(group.members, kept, missing, strict=True):
+    for member, own, count in zip(group.members, sticky, missing, strict=True):
         for _ in range(count):
             topic_id, index = next(free)
             own.setdefault(topic_id, set()).add(index)
@@ -163,10 +165,10 @@ def _assign_heterogeneous(group: AssignorInput) -> Steps[dict[str, TopicPartitio
     order = sorted(readers, key=lambda topic_id: len(readers[topic_id]))
     for topic_id in order:
         indexes = range(group.partition_counts[topic_id])
-        left = [index for index in indexes if (topic_id, index) not in owner]
-        if left:
+        unassigned = [index for index in indexes if (topic_id, index) not in owner]
+        if unassigned:
             yield
-            _spread(topic_id, left, readers[topic_id], target, counts)
+            _spread(topic_id, unassigned, readers[topic_id], target, counts)
     for _ in range(_MAX_ROUNDS):
         has_moved = False
         for topic_id in order:
