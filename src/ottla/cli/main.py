@@ -216,6 +216,7 @@ COMMANDS: dict[str, Command] = {
         "streams_groups",
         "List, describe, reset, delete streams groups.",
     ),
+    "tables": Command("ottla.cli.commands.tables", "tables", "Keep Iceberg tables of topics."),
     "topics": Command(
         "ottla.cli.commands.topics", "topics", "Create, list, describe, change topics."
     ),

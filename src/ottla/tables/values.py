@@ -139,9 +139,11 @@ class Json(Decoder):
         return self._parse(values.drop_null(), self.type).take(pc.if_else(valid, rows, None))
 
     def infer(self, values: pa.Array) -> None:
-        """Take the type of JSON values; KafkaError INVALID_RECORD without any."""
+        """Take the type of JSON values; KafkaError INVALID_RECORD when they have none in common."""
         self.needs_sample = False
         values = values.drop_null()
+        if not len(values):
+            return  # a topic without values has no fields
         found = None
         with suppress(*_ERRORS):
             found = _without_nulls(self._parse(values, None).type)

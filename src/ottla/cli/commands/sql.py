@@ -46,21 +46,30 @@ wrote last, at most five seconds ago. Needs pip install 'ottla[tables]'.
 """
 
 
+def scan_options(function: Any) -> Any:
+    """Add the flags that say where topics are, and what their keys and values are."""
+    for option in (
+        click.option("--dir", "data_dirs", multiple=True, metavar="DIR", help="A log directory."),
+        bootstrap_option,
+        click.option("--command-config", metavar="FILE", help="Settings of the client."),
+        click.option("--value", default="string", metavar="FORMAT", help="json, avro, bytes, …"),
+        click.option("--value-schema", metavar="TEXT|@FILE", help='"id bigint", or Avro.'),
+        click.option("--key", default="string", metavar="FORMAT", help="string, bytes, long, …"),
+        click.option(
+            "--isolation",
+            type=click.Choice(["read_committed", "read_uncommitted"]),
+            default="read_committed",
+            help="Whether records of aborted and open transactions are left out.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
 @click.command("sql", epilog=EXAMPLES)
 @version_option
 @click.argument("statement")
-@click.option("--dir", "data_dirs", multiple=True, metavar="DIR", help="A log directory; repeat.")
-@bootstrap_option
-@click.option("--command-config", metavar="FILE", help="Settings of the client.")
-@click.option("--value", default="string", metavar="FORMAT", help="string, bytes, json, avro, …")
-@click.option("--value-schema", metavar="TEXT|@FILE", help='"id bigint, name varchar", or Avro.')
-@click.option("--key", default="string", metavar="FORMAT", help="string, bytes, long, …")
-@click.option(
-    "--isolation",
-    type=click.Choice(["read_committed", "read_uncommitted"]),
-    default="read_committed",
-    help="Whether records of aborted and open transactions are left out.",
-)
+@scan_options
 @click.option("--as-of", metavar="TIME", help="The log as it was then, as 2026-01-31T12:00.")
 @click.option("--latest-per-key", is_flag=True, help="Only the newest record of each key.")
 @click.option(
@@ -73,8 +82,17 @@ wrote last, at most five seconds ago. Needs pip install 'ottla[tables]'.
 def sql(statement: str, **options: Any) -> None:
     """Query topics with SQL."""
     with failures_reported():
-        tables = _needed("ottla.tables.sql", "duckdb")
-        arguments = _scan_arguments(options)
+        tables = needed("ottla.tables.sql", "duckdb", "tables")
+        arguments = scan_arguments(options)
+        try:
+            as_of = options["as_of"] and datetime.fromisoformat(options["as_of"])
+        except ValueError as error:
+            raise ToolError(str(error)) from error
+        arguments |= {
+            "as_of": as_of or None,
+            "latest_per_key": options["latest_per_key"],
+            "flatten": True,
+        }
         scan = import_module("ottla.tables.table_scan").scan
         try:
             names, rows = tables.execute(
@@ -90,16 +108,17 @@ def sql(statement: str, **options: Any) -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _needed(module: str, package: str) -> Any:
-    """Import a module and the package it needs; ToolError without the extra."""
+def needed(module: str, package: str, extra: str) -> Any:
+    """Import a module and the package that it needs; ToolError without the extra."""
     try:
         import_module(package)
         return import_module(module)
     except ModuleNotFoundError as error:
-        raise ToolError(f"{error}: this command needs pip install 'ottla[tables]'") from error
+        raise ToolError(f"{error}: this command needs pip install 'ottla[{extra}]'") from error
 
 
-def _scan_arguments(options: dict[str, Any]) -> dict[str, Any]:
+def scan_arguments(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of `scan` for the flags; ToolError for invalid ones."""
     settings = read_file(options["command_config"])
     servers = options["bootstrap_server"]
     data_dirs = list(options["data_dirs"])
@@ -119,7 +138,6 @@ def _scan_arguments(options: dict[str, Any]) -> dict[str, Any]:
             value = values.Json(schema)
         elif schema is not None:
             raise ToolError(f"--value-schema is of json and avro, not of {value}")
-        as_of = options["as_of"] and datetime.fromisoformat(options["as_of"])
     except ValueError as error:
         raise ToolError(str(error)) from error
     return {
@@ -129,9 +147,6 @@ def _scan_arguments(options: dict[str, Any]) -> dict[str, Any]:
         "value": value,
         "key": options["key"],
         "isolation": options["isolation"],
-        "as_of": as_of or None,
-        "latest_per_key": options["latest_per_key"],
-        "flatten": True,
     }
 
 
