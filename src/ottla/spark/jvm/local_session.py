@@ -35,6 +35,7 @@ from ottla.spark.jvm.launching import (
 from ottla.spark.jvm.options import JavaOptions, driver_options, is_local, submit_arguments
 from ottla.spark.jvm.submission import PYTHON
 from ottla.spark.source import OttlaDataSource
+from ottla.spark.table_source import TableDataSource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -123,7 +124,7 @@ def session(  # noqa: PLR0913 - keyword arguments, each with its default
         spark.read.format("ottla").options(**options).load().show()
     """
     if existing is not None:
-        existing.dataSource.register(OttlaDataSource)  # its Python may not find our package
+        _register_sources(existing)
         return existing
     given = dict(config or {})
     if master.startswith(REMOTE):
@@ -206,13 +207,19 @@ def executor_python(master: str, config: Mapping[str, str]) -> str:
     return config.get(PYTHON) or os.environ.get("PYSPARK_PYTHON") or sys.executable
 
 
+def _register_sources(spark: SparkSession) -> None:
+    """Name both sources to a session whose Python may not find our packages."""
+    spark.dataSource.register(OttlaDataSource)
+    spark.dataSource.register(TableDataSource)
+
+
 def _remote_session(app_name: str, address: str, config: Mapping[str, str]) -> SparkSession:
     """Return a session of a Spark Connect server, whose Python needs this package as well."""
     builder = SparkSession.builder.appName(app_name).remote(address)
     for name, value in {**REMOTE_SETTINGS, **config}.items():
         builder = builder.config(name, value)
     spark: SparkSession = builder.getOrCreate()
-    spark.dataSource.register(OttlaDataSource)
+    _register_sources(spark)
     return spark
 
 
