@@ -10,7 +10,7 @@ equal: 1 minus the CPU share of the loop's thread.
 from __future__ import annotations
 
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.metrics import families
 from ottla.metrics.families import (
@@ -33,7 +33,7 @@ from ottla.server.system.turns import BOUNDS_S
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from ottla.metadata.delta import MetadataDelta
     from ottla.metadata.image.image import MetadataImage
@@ -360,6 +360,14 @@ _SCRAPE = own("ottla_scrape_loop_seconds", "Loop time that the previous scrape t
 _SCRAPES = own("ottla_scrapes", "Scrapes so far.", Kind.COUNTER)
 
 
+class _MetricsPart(NamedTuple):
+    """The series of one subsystem; None stands for what it does not need."""
+
+    collect: Callable[[], Iterable[Series | None]]
+    tick: Callable[[float], object] | None
+    metadata_changed: Callable[[MetadataDelta, MetadataImage], object] | None
+
+
 class NodeMetrics:
     """The metrics of one node; used on the node's loop only."""
 
@@ -381,17 +389,11 @@ class NodeMetrics:
         self._controller = controller
         self._listeners = listeners
         self._loop = loop
-        self._partitions = PartitionMetrics(broker.replicas, level=level, now_s=now_s)
-        self._groups = GroupMetrics(broker.groups, broker.replicas, broker.clock)
-        self._cluster = ClusterMetrics(broker.node_id, controller, broker.replication, now_s=now_s)
-        self._coordinators = CoordinatorMetrics(broker, now_s=now_s)
-        self._transactions = TransactionMetrics(broker, now_s=now_s)
-        self._authorization = AuthorizationMetrics(broker.authorizer, now_s=now_s)
-        self._quotas = QuotaMetrics(broker.quotas, broker.clock)
-        self._requests = requests
+        self._parts: list[_MetricsPart] = []
         self._watch = LoopWatch(
             loop, self._tick, stopwatch=stopwatch, turns=turns, on_beat=requests.drain
         )
+        self._add_parts(level, requests, now_s)
         self.last_scrape_s = 0.0
         """Seconds of the loop that the last scrape took."""
         self.last_scrape_cpu_s = 0.0
@@ -407,35 +409,62 @@ class NodeMetrics:
         """Stop measuring."""
         self._watch.stop()
 
+    def _add_parts(self, level: str, requests: RequestMetrics, now_s: float) -> None:
+        """Add all parts, in the order of their series."""
+        broker, add = self._broker, self._add
+        add(self._watch.collect)
+        cluster = ClusterMetrics(broker.node_id, self._controller, broker.replication, now_s=now_s)
+        add(cluster.collect, tick=cluster.tick, metadata_changed=cluster.metadata_changed)
+        add(self._disks)
+        add(lambda: cleaner_series(broker.log_cleaner, broker.logs.directories))
+        add(self._network)
+        add(self._limits)
+        add(requests.collect)
+        partitions = PartitionMetrics(broker.replicas, level=level, now_s=now_s)
+        add(
+            partitions.collect,
+            tick=partitions.tick,
+            metadata_changed=lambda _delta, _image: partitions.metadata_changed(),
+        )
+        groups = GroupMetrics(broker.groups, broker.replicas, broker.clock)
+        add(
+            groups.collect,
+            tick=lambda _now_s: groups.tick(),
+            metadata_changed=lambda _delta, _image: groups.metadata_changed(),
+        )
+        add(lambda: share_series(broker.share))
+        for timed in (
+            CoordinatorMetrics(broker, now_s=now_s),
+            TransactionMetrics(broker, now_s=now_s),
+            AuthorizationMetrics(broker.authorizer, now_s=now_s),
+        ):
+            add(timed.collect, tick=timed.tick)
+        add(QuotaMetrics(broker.quotas, broker.clock).collect)
+
+    def _add(
+        self,
+        collect: Callable[[], Iterable[Series | None]],
+        *,
+        tick: Callable[[float], object] | None = None,
+        metadata_changed: Callable[[MetadataDelta, MetadataImage], object] | None = None,
+    ) -> None:
+        """Add the series of one subsystem; tick(now_s) samples its rates every five seconds."""
+        self._parts.append(_MetricsPart(collect, tick, metadata_changed))
+
     def _metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        self._partitions.metadata_changed()
-        self._groups.metadata_changed()
-        self._cluster.metadata_changed(delta, image)
+        for part in self._parts:
+            if part.metadata_changed is not None:
+                part.metadata_changed(delta, image)
 
     def _tick(self, now_s: float) -> None:
-        self._partitions.tick(now_s)
-        self._cluster.tick(now_s)
-        self._groups.tick()
-        self._coordinators.tick(now_s)
-        self._transactions.tick(now_s)
-        self._authorization.tick(now_s)
+        for part in self._parts:
+            if part.tick is not None:
+                part.tick(now_s)
 
     def collect(self) -> Iterator[Series | None]:
         """Yield all series; the loop may take a turn between two of them."""
-        yield from self._watch.collect()
-        yield from self._cluster.collect()
-        yield from self._disks()
-        yield from cleaner_series(self._broker.log_cleaner, self._broker.logs.directories)
-        yield from self._network()
-        yield from self._limits()
-        yield from self._requests.collect()
-        yield from self._partitions.collect()
-        yield from self._groups.collect()
-        yield from share_series(self._broker.share)
-        yield from self._coordinators.collect()
-        yield from self._transactions.collect()
-        yield from self._authorization.collect()
-        yield from self._quotas.collect()
+        for part in self._parts:
+            yield from part.collect()
         yield Series(_SCRAPE, _ONE, (self.last_scrape_s,))
         yield Series(_SCRAPES, _ONE, (self._scrapes,))
 
