@@ -14,6 +14,7 @@ import re
 import shlex
 import socket
 import sys
+import time
 import tomllib
 import urllib.request
 from pathlib import Path
@@ -46,6 +47,7 @@ from tests.documents.snippets import (
     first_printed,
     snippets,
 )
+from tests.verification.damages import sample
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -318,6 +320,38 @@ def test_tiers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     assert load_storage_class("my_tiers.MyStorage")().close() is None
     monkeypatch.delitem(sys.modules, "my_tiers")
+
+
+def test_backup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The commands of the page work one after another, and print what it shows but for numbers."""
+    for path, content in sample().items():
+        (tmp_path / "ottla-data" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "ottla-data" / path).write_bytes(content)
+    monkeypatch.chdir(tmp_path)
+    count = 0
+    for program in snippets("docs/backup.md"):
+        for command, shown in _commands(program.text.replace("/mnt/", "")):
+            if command[1].startswith("server-"):
+                continue  # started and stopped as everywhere
+            time.sleep(0.002)  # ids are times in ms
+            status, printed, _ = run(capsys, *command[1:])
+            assert status == 0, printed
+            assert _without_numbers(printed) == _without_numbers(shown)
+            count += 1
+    assert count == 6
+
+
+def _commands(text: str) -> Iterator[tuple[list[str], str]]:
+    """Yield the commands of a console snippet and what each prints."""
+    for part in text.replace("\\\n", "").split("$ ")[1:]:
+        command, _, shown = part.partition("\n")
+        yield shlex.split(command), shown
+
+
+def _without_numbers(text: str) -> str:
+    return re.sub(r"[0-9][0-9.,:T+-]*", "0", text).strip()
 
 
 def test_simulation() -> None:

@@ -65,6 +65,9 @@ COMMANDS: dict[str, Command] = {
     "acls": Command(
         "ottla.cli.commands.acls", "acls", "List, add and remove access control entries."
     ),
+    "backup": Command(
+        "ottla.cli.commands.backup", "backup", "Back up a node's directory, also a running one's."
+    ),
     "branch": Command(
         "ottla.cli.commands.branch", "branch", "Fork a stopped node's directory by hard links."
     ),
@@ -182,6 +185,9 @@ COMMANDS: dict[str, Command] = {
         "ottla.cli.verify.replica_verification",
         "replica_verification",
         "Compare replicas' batches.",
+    ),
+    "restore": Command(
+        "ottla.cli.commands.backup", "restore_command", "Make a directory from a backup."
     ),
     "server-start": Command(
         "ottla.cli.commands.server_start", "server_start", "Run a node: broker and controller."

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 import click
 
 from ottla.cli.options.flags import json_option, print_json, wants_json
-from ottla.cli.output.progress import progress
+from ottla.cli.output.progress import ProgressBar
 from ottla.errors import OttlaError
 from ottla.server.system.files import RealDirectory
 from ottla.storage.layout import INDEX_CACHE, LOCK_FILE, METADATA_LOG
@@ -197,8 +197,10 @@ def _run(
         else:
             checked.skipped_count += 1
             checked.add(path, report)
-    with closing(_reports(todo, records=records, jobs=jobs)) as reports:
-        for path, key, report in progress(reports, len(todo), "partitions"):
+    reports = _reports(todo, records=records, jobs=jobs)
+    with closing(reports), ProgressBar("partitions") as bar:
+        for path, key, report in reports:
+            bar.advance(len(todo))
             checked.add(path, report)
             if file is not None:
                 file.write(json.dumps({"key": key, "report": report}) + "\n")

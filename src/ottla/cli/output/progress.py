@@ -7,32 +7,41 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from typing import Self
 
-T = TypeVar("T")
 _DELAY_S: Final = 2.0
 """Shorter work needs no bar; a bar that flashes up is noise."""
 _WIDTH: Final = 30
 
 
-def progress(items: Iterable[T], total: int, noun: str) -> Iterator[T]:
-    """Yield the items; after two seconds draw a bar on a terminal's standard error."""
-    started_s = time.monotonic()
-    is_drawn = False
-    try:
-        for number, item in enumerate(items, 1):
-            yield item
-            seconds = time.monotonic() - started_s
-            if seconds > _DELAY_S and sys.stderr.isatty():
-                is_drawn = True
-                filled = _WIDTH * number // max(total, 1)
-                bar = "#" * filled + "." * (_WIDTH - filled)
-                left_s = seconds / number * (total - number)
-                sys.stderr.write(f"\r[{bar}] {number}/{total} {noun}, {left_s:.0f} s left ")
-                sys.stderr.flush()
-    finally:
-        if is_drawn:
+class ProgressBar:
+    """Counts steps; after two seconds a bar is drawn on a terminal's standard error."""
+
+    def __init__(self, noun: str) -> None:
+        self._noun = noun
+        self._started_s = time.monotonic()
+        self._count = 0
+        self._is_drawn = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        if self._is_drawn:
             sys.stderr.write("\r\033[K")
+
+    def advance(self, total: int) -> None:
+        """Count one more step of `total`."""
+        self._count += 1
+        seconds = time.monotonic() - self._started_s
+        if seconds > _DELAY_S and sys.stderr.isatty():
+            self._is_drawn = True
+            filled = _WIDTH * self._count // max(total, 1)
+            bar = "#" * filled + "." * (_WIDTH - filled)
+            left_s = seconds / self._count * (total - self._count)
+            text = f"\r[{bar}] {self._count}/{total} {self._noun}, {left_s:.0f} s left "
+            sys.stderr.write(text)
+            sys.stderr.flush()

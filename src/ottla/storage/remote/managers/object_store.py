@@ -37,10 +37,11 @@ from ottla.storage.remote.storage_manager import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from ottla.storage.remote.segment import RemoteSegment
     from ottla.storage.remote.storage_manager import SegmentFiles
+    from ottla.types import Buffer
 
 STORE_PREFIX: Final = "store."
 """Settings of the client itself, by its names: store.endpoint, store.region and so on."""
@@ -150,17 +151,37 @@ class ObjectStorage:
         """Copy all files; what an error leaves is deleted with the segment."""
         for suffix, blocks in contents(files, self._numbers["part.bytes"]):
             path, is_log = file_path(segment, suffix), suffix == LOG_SUFFIX
+            self.put_object(path, blocks if is_log else (b"".join(blocks),))
             with self._calling(path):
-                self._obstore.put(
-                    self._store,
-                    path,
-                    iter(blocks) if is_log else b"".join(blocks),
-                    chunk_size=self._numbers["part.bytes"],
-                    max_concurrency=self._numbers["parts.in.flight"],
-                )
                 size = self._obstore.head(self._store, path)["size"] if is_log else 0
             if is_log and size != files.log.size:
                 raise RetriableRemoteStorageError(f"{path} has {size} bytes of {files.log.size}")
+
+    def put_object(self, path: str, blocks: Iterable[Buffer]) -> None:
+        """Store an object, in parts when it is large."""
+        with self._calling(path):
+            self._obstore.put(
+                self._store,
+                path,
+                iter(blocks),
+                chunk_size=self._numbers["part.bytes"],
+                max_concurrency=self._numbers["parts.in.flight"],
+            )
+
+    def object_blocks(self, path: str) -> Iterator[bytes]:
+        """Yield an object's content; RemoteResourceNotFoundError when it is missing."""
+        with self._calling(path):
+            for block in self._obstore.get(self._store, path):
+                yield bytes(block)
+
+    def object_sizes(self, prefix: str) -> dict[str, int]:
+        """Return the sizes of the objects below a prefix, by path."""
+        with self._calling(prefix):
+            return {
+                found["path"]: found["size"]
+                for page in self._obstore.list(self._store, prefix)
+                for found in page
+            }
 
     def read_segment(self, segment: RemoteSegment, start: int, end: int | None = None) -> BinaryIO:
         """Return a range of the log; an object of another length than it had is not read."""
