@@ -53,9 +53,9 @@ def sweep(
     work: Callable[[SimulatedDisk], object],
     check: Callable[[SimulatedDisk], None],
 ) -> int:
-    """Crash at each operation of the work in turn, or every STEP-th, by power cut and by kill in turn, and check.
+    """Crash at each operation of the work in turn, or every STEP-th, and check the disk after it.
 
-    Returns how many operations there are.
+    Power cuts and kills alternate. Returns how many operations there are.
     """
     disk = new_disk(0)
     first = disk.calls
@@ -70,7 +70,7 @@ def sweep(
             pass
         else:
             raise AssertionError(f"operation {number} did not take place")
-        if number % 2:
+        if number // STEP % 2:
             disk.kill()
         else:
             disk.crash()
