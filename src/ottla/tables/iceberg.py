@@ -143,7 +143,7 @@ class TableSync:
         return scan(options.topic, start_offset=done, end_offset=ends, **arguments)
 
     def _where(self) -> dict[str, Any]:
-        names = ("data_dirs", "bootstrap_servers", "config", "isolation")
+        names = ("data_dirs", "tier", "bootstrap_servers", "config", "isolation")
         given = self._options.arguments
         return {name: given[name] for name in names if name in given}
 

@@ -43,7 +43,9 @@ if TYPE_CHECKING:
     from ottla.storage.batches import BatchHeader
     from ottla.storage.directory import File
     from ottla.storage.indexes.transaction_index import AbortedTransaction
+    from ottla.storage.remote.segment import RemoteSegment
     from ottla.tables.read_only import ReadOnlyDirectory
+    from ottla.tables.tier import PartitionTier
     from ottla.types import TopicPartition
 
 BLOCK_BYTES: Final = 4 * 1024 * 1024
@@ -65,13 +67,18 @@ class PartitionFiles:
         *,
         log_start_offset: int,
         high_watermark: int | None,
+        tier: PartitionTier | None = None,
     ) -> None:
         """Take the checkpoints' offsets; without a high watermark all valid batches count."""
+        self.tier = tier
         self.directory = directory
         self.partition = partition
         self.path = str(partition)
         segments = self.segments()
-        self.start_offset = max(log_start_offset, segments[0] if segments else 0)
+        first = segments[0] if segments else 0
+        if tier is not None:
+            first = min(first, tier.segments[0].start_offset)
+        self.start_offset = max(log_start_offset, first)
         end = self._valid_end(segments) if high_watermark is None else high_watermark
         self.end_offset = max(self.start_offset, end)
 
@@ -186,6 +193,9 @@ class PartitionFiles:
         Records before it in the batch may be older: rows are filtered by their own times.
         """
         bases = self.segments()
+        for segment in self.remote_segments(self.start_offset, until):
+            if segment.max_timestamp_ms >= timestamp_ms:
+                return segment.start_offset
         for number, base_offset in enumerate(bases):
             newest = self.max_timestamp(base_offset) if number + 1 < len(bases) else None
             if newest is not None and newest < timestamp_ms:
@@ -228,10 +238,24 @@ class PartitionFiles:
                 first_offsets.setdefault(header.producer_id, header.base_offset)
         return max(min(first_offsets.values(), default=until), self.start_offset)
 
+    def remote_segments(self, start: int, until: int) -> list[RemoteSegment]:
+        """Return the segments with offsets of a range that are in remote storage alone."""
+        if self.tier is None:
+            return []
+        local = next(iter(self.segments()), until)
+        return [
+            one
+            for one in self.tier.segments
+            if one.end_offset >= start and one.start_offset < min(local, until)
+        ]
+
     def aborted(self, start: int, until: int) -> list[AbortedTransaction]:
         """Return the aborted transactions with records in a range, by their markers' offsets."""
         bases = self.segments()
         found: list[AbortedTransaction] = []
+        for segment in self.remote_segments(start, until):
+            assert self.tier is not None
+            found += self.tier.aborted(segment, start, until)
         for base_offset in bases[max(bisect_right(bases, start) - 1, 0) :]:
             path = self.file_path(base_offset, TRANSACTION_INDEX_SUFFIX)
             found += TransactionIndex(cast("Any", self.directory), path).overlapping(start, until)
@@ -276,6 +300,10 @@ class FileReader:
         until = self.offset_range.until
         while self.position < until:
             bases = self.files.segments()
+            remote = self.files.remote_segments(self.position, until)
+            if remote and (not bases or self.position < bases[0]):
+                yield from self._remote_chunks(remote[0], bases[0] if bases else until)
+                continue
             number = max(bisect_right(bases, self.position) - 1, 0)
             if not bases or bases[number] >= until:
                 return
@@ -290,6 +318,15 @@ class FileReader:
                 with closing(file):
                     yield from self._segment_chunks(bases[number], file, end, is_last=is_last)
             self.advance(end)
+
+    def _remote_chunks(self, segment: RemoteSegment, first_local: int) -> Iterator[Chunk]:
+        end = min(segment.end_offset + 1, first_local, self.offset_range.until)
+        oldest = self._min_timestamp_ms
+        if oldest is None or segment.max_timestamp_ms >= oldest:
+            assert self.files.tier is not None
+            with closing(self.files.tier.open(segment)) as file:
+                yield from self._segment_chunks(segment.start_offset, file, end, is_last=False)
+        self.advance(end)
 
     def _is_too_old(self, base_offset: int) -> bool:
         if self._min_timestamp_ms is None:

@@ -6,7 +6,7 @@ Kafka: none.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 from ottla.clients.cluster_reader import ClusterReader
 from ottla.clients.range_fetcher import OffsetRange, RangeFetcher
@@ -14,15 +14,23 @@ from ottla.clients.settings import COMMON, read_settings
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla.storage.directories.checkpoints import decode_offsets
-from ottla.storage.directories.partition_dir_names import has_only_files_of_logs, partition_of
+from ottla.storage.directories.partition_dir_names import (
+    has_only_files_of_logs,
+    partition_of,
+    read_topic_id,
+)
+from ottla.storage.directory import join
 from ottla.storage.layout import (
     HIGH_WATERMARK_CHECKPOINT,
+    LEADER_EPOCH_CHECKPOINT,
     LOG_START_CHECKPOINT,
     META_PROPERTIES,
     PARTITION_METADATA,
 )
+from ottla.storage.log.leader_epochs import decode_leader_epochs
 from ottla.tables.partition_files import FileReader, PartitionFiles, SkipRule
 from ottla.tables.read_only import ReadOnlyDirectory
+from ottla.tables.tier import METADATA_TOPIC, RemoteTopic
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -30,6 +38,7 @@ if TYPE_CHECKING:
 
     from ottla.clients.cluster_reader import TopicLayout
     from ottla.clients.range_fetcher import Chunk
+    from ottla.storage.log.leader_epochs import EpochEntry
 
 POLL_TIMEOUT_MS: Final = 60_000
 """A read from brokers fails after this time without progress."""
@@ -76,9 +85,15 @@ class TopicSource(Protocol):
 class DirectorySource:
     """A topic in log directories; of several copies of a partition the most advanced is read."""
 
-    def __init__(self, topic: str, data_dirs: Sequence[str | Path]) -> None:
-        """Find the topic's partitions; KafkaError when there are none."""
+    def __init__(
+        self,
+        topic: str,
+        data_dirs: Sequence[str | Path],
+        tier: str | Path | Mapping[str, str] | None = None,
+    ) -> None:
+        """Find the topic's partitions, also in remote storage; KafkaError when there are none."""
         self.topic = topic
+        remote = None if tier is None else _tier(tier, data_dirs)
         self._partitions: dict[int, PartitionFiles] = {}
         names: set[str] = set()
         for root in map(Path, data_dirs):
@@ -88,7 +103,7 @@ class DirectorySource:
             offsets = _Checkpoints(directory)
             for partition in found:
                 if partition.topic == topic:
-                    self._add(offsets.files_of(partition))
+                    self._add(offsets.files_of(partition, remote))
         if not self._partitions:
             where = ", ".join(map(str, data_dirs))
             near = ", ".join(sorted(name for name in names if not name.startswith("__"))[:10])
@@ -156,15 +171,48 @@ class _Checkpoints:
         except (FileNotFoundError, CorruptMessage):
             return None
 
-    def files_of(self, partition: TopicPartition) -> PartitionFiles:
+    def files_of(self, partition: TopicPartition, tier: RemoteTopic | None) -> PartitionFiles:
         """Return a partition's files; one that its checkpoint does not know yet has no records."""
         watermarks = self._watermarks
+        remote = None
+        if tier is not None:
+            topic_id = read_topic_id(cast("Any", self._directory), str(partition))
+            epochs = self._leader_epochs(partition)
+            remote = tier.of_partition(topic_id, partition.partition, epochs)
         return PartitionFiles(
             self._directory,
             partition,
             log_start_offset=(self._starts or {}).get(partition, 0),
             high_watermark=None if watermarks is None else watermarks.get(partition, 0),
+            tier=remote,
         )
+
+    def _leader_epochs(self, partition: TopicPartition) -> list[EpochEntry]:
+        try:
+            path = join(str(partition), LEADER_EPOCH_CHECKPOINT)
+            return decode_leader_epochs(self._directory.read_file(path)).entries
+        except (OSError, CorruptMessage):
+            return []
+
+
+def _tier(place: str | Path | Mapping[str, str], data_dirs: Sequence[str | Path]) -> RemoteTopic:
+    """Open remote storage with the metadata of the nodes of these directories."""
+    from ottla.tables.arrow import ColumnReader
+
+    def values() -> Iterator[bytes]:
+        source = DirectorySource(METADATA_TOPIC, data_dirs)
+        for number, found in source.bounds(read_committed=False).items():
+            part = TopicPartition(METADATA_TOPIC, number)
+            offsets = OffsetRange(part, found.start, found.end)
+            reader = source.reader(offsets, read_committed=False, skip_rule=SkipRule())
+            columns = ColumnReader(("value",), part)
+            for chunk in reader.chunks():
+                for parsed in columns.parse(chunk, reader.position, found.end):
+                    reader.advance(parsed.next_offset)
+                    if parsed.batch is not None:
+                        yield from parsed.batch["value"].drop_null().to_pylist()
+
+    return RemoteTopic(place, values())
 
 
 def _partitions_in(directory: ReadOnlyDirectory) -> Iterator[TopicPartition]:

@@ -198,6 +198,7 @@ def scan(  # noqa: PLR0913 - keywords, most of them rarely given
     topic: str,
     *,
     data_dirs: str | Path | Sequence[str | Path] | None = None,
+    tier: str | Path | Mapping[str, str] | None = None,
     bootstrap_servers: str | None = None,
     config: Mapping[str, Any] | None = None,
     partitions: Sequence[int] | None = None,
@@ -217,7 +218,8 @@ def scan(  # noqa: PLR0913 - keywords, most of them rarely given
     """Return the records of a topic as a table.
 
     Parameters:
-        data_dirs: log directories of nodes, which may run; or
+        data_dirs: log directories of nodes, which may run,
+        tier: with their remote storage: a directory, or the URL or settings of an object store; or
         bootstrap_servers: brokers to fetch from, with client settings in `config`.
         partitions: the partitions to read; all without it.
         columns: of `COLUMNS`; a column that is not requested is not decoded.
@@ -235,7 +237,8 @@ def scan(  # noqa: PLR0913 - keywords, most of them rarely given
 
     Raises KafkaError: INVALID_CONFIG for arguments, UNKNOWN_TOPIC_OR_PARTITION.
     """
-    source = _source(topic, data_dirs, bootstrap_servers, config or {})
+    servers = bootstrap_servers or (config or {}).get("bootstrap.servers")
+    source = _source(topic, data_dirs, tier, {**(config or {}), "bootstrap.servers": servers})
     chosen = _columns(columns)
     decoders = {
         name: decoder
@@ -271,7 +274,8 @@ def scan(  # noqa: PLR0913 - keywords, most of them rarely given
     for name, decoder in decoders.items():
         if decoder.needs_sample:
             raw = scan(
-                topic, data_dirs=data_dirs, bootstrap_servers=bootstrap_servers, config=config,
+                topic, data_dirs=data_dirs, tier=tier, bootstrap_servers=bootstrap_servers,
+                config=config,
                 partitions=partitions, columns=[name], isolation=isolation,
                 start_offset=start_offset, end_offset=end_offset, limit=decoder.sample_rows,
             )  # fmt: skip
@@ -283,19 +287,20 @@ def scan(  # noqa: PLR0913 - keywords, most of them rarely given
 def _source(
     topic: str,
     data_dirs: str | Path | Sequence[str | Path] | None,
-    bootstrap_servers: str | None,
+    tier: str | Path | Mapping[str, str] | None,
     config: Mapping[str, Any],
 ) -> TopicSource:
     if not _TOPIC.fullmatch(topic):
         raise _invalid(f"{topic!r} is no name of a topic: letters, digits, '.', '_' and '-'")
-    servers = bootstrap_servers or config.get("bootstrap.servers")
-    if (data_dirs is None) == (servers is None):
+    is_of_brokers = config["bootstrap.servers"] is not None
+    if (data_dirs is None) != is_of_brokers:
         raise _invalid("give either data_dirs or bootstrap_servers")
-    if servers is not None:
-        return ClusterSource(topic, {**config, "bootstrap.servers": servers})
-    if isinstance(data_dirs, (str, os.PathLike)):
-        return DirectorySource(topic, [data_dirs])
-    return DirectorySource(topic, data_dirs or ())
+    if is_of_brokers:
+        if tier is not None:
+            raise _invalid("brokers read their remote storage themselves: tier is for data_dirs")
+        return ClusterSource(topic, config)
+    paths = [data_dirs] if isinstance(data_dirs, (str, os.PathLike)) else data_dirs or ()
+    return DirectorySource(topic, paths, tier)
 
 
 def _columns(columns: Sequence[str] | None) -> tuple[str, ...]:

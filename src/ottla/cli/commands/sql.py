@@ -50,6 +50,7 @@ def scan_options(function: Any) -> Any:
     """Add the flags that say where topics are, and what their keys and values are."""
     for option in (
         click.option("--dir", "data_dirs", multiple=True, metavar="DIR", help="A log directory."),
+        click.option("--tier", metavar="DIR|URL", help="The remote storage of its nodes."),
         bootstrap_option,
         click.option("--command-config", metavar="FILE", help="Settings of the client."),
         click.option("--value", default="string", metavar="FORMAT", help="json, avro, bytes, …"),
@@ -142,6 +143,7 @@ def scan_arguments(options: dict[str, Any]) -> dict[str, Any]:
         raise ToolError(str(error)) from error
     return {
         "data_dirs": data_dirs or None,
+        "tier": options["tier"],
         "bootstrap_servers": servers,
         "config": settings if servers else None,
         "value": value,
