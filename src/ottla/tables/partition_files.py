@@ -341,11 +341,17 @@ class FileReader:
         if self._min_timestamp_ms is not None:
             start = max(start, self.files.offset_before(base_offset, self._min_timestamp_ms))
         position, size = self.files.position_of(base_offset, start, file), file.size()
-        block_bytes = BLOCK_BYTES
+        block_bytes, following = BLOCK_BYTES, base_offset
         while position < size and self.position < end:
             data = memoryview(file.read(position, min(block_bytes, size - position)))
             headers = self._headers(data, base_offset, position)
             if headers:
+                # no checksum has a batch's first offset
+                for header in headers:
+                    if header.base_offset < following or header.last_offset < header.base_offset:
+                        reason = f"base offset {header.base_offset} after {following - 1}"
+                        raise self._damaged(base_offset, position + header.position, reason)
+                    following = header.last_offset + 1
                 last = headers[-1]
                 chunk = data[: last.position + last.size]
                 if self._has_rows(headers):
