@@ -55,6 +55,10 @@ def test_a_branch_has_all_and_shares_the_segments(root: RealDirectory, tmp_path:
     for path in (tmp_path / "source" / "a-0").glob("*.log"):
         size = path.stat().st_size
         assert path.stat().st_nlink == (2 if size else 1)
+    fork(root, "again")  # of a last segment without records no file is shared: Kafka appends to it
+    for name in ("source", "fork", "again"):
+        last = max((tmp_path / name / "a-0").glob("*.log"))
+        assert (last.stat().st_size, last.stat().st_nlink) == (0, 1)
 
 
 def test_open_transactions_are_aborted_in_the_branch_alone(root: RealDirectory) -> None:

@@ -23,6 +23,7 @@ from ottla.records.batches import iterate_batches
 from ottla.records.builder import encode_batch
 from ottla.server.node.format import encode_meta_properties
 from ottla.storage.directories.log_dir import LogDirectory, MetaProperties, decode_meta_properties
+from ottla.storage.directories.partition_metadata import decode_partition_metadata
 from ottla.storage.layout import (
     BOOTSTRAP_CHECKPOINT,
     CLEAN_MARKER,
@@ -180,7 +181,7 @@ def serve(disk: Directory, names: Sequence[str] = NAMES) -> dict[str, Served | s
                 raise OSError("no directory")
             topic_id = image.topics.topic_id(name[0])
             metadata = disk.read_file(f"{name}/partition.metadata")
-            if str(topic_id).encode() not in metadata:
+            if decode_partition_metadata(metadata) != topic_id:
                 raise OSError("stray")
             log = start_log(disk, name, topic_id)
             found[name] = _served(log)

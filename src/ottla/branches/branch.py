@@ -342,6 +342,8 @@ class DirectoryBranch:
             path = join(source, segment_file_name(base_offset, LOG_SUFFIX))
             size = directory.size(path)
             is_last = number + 1 == len(bases)
+            if is_last and not size:
+                break  # a name of its own: both sides append to it
             if base_offset < unflushed and self._request.point.is_now:
                 kept, end = size, self._next_offset(source, bases, number)
             else:
@@ -358,7 +360,7 @@ class DirectoryBranch:
                     return end, base_offset
             else:
                 self._link_segment(partition, base_offset)
-                if is_last and size:
+                if is_last:
                     self._roll(source, end)
         if bases:
             self._roll(join(self._made, name), end)

@@ -46,6 +46,8 @@ class IndexCheck:
         self._timestamp_number = 0
         self._next_offset = _END
         self._max_timestamp = -1
+        self._max_offsets = (-1, -1)
+        """Of the first batch with that timestamp: there a search for it must begin."""
         self._last_offset = -1
         self._end = 0
 
@@ -85,7 +87,9 @@ class IndexCheck:
             self._check_position(header)
         if header.base_offset > self._next_offset:
             self._check_timestamps(header.base_offset)
-        self._max_timestamp = max(self._max_timestamp, header.max_timestamp)
+        if header.max_timestamp > self._max_timestamp:
+            self._max_timestamp = header.max_timestamp
+            self._max_offsets = (header.base_offset, header.last_offset)
         self._last_offset = header.last_offset
 
     def _check_position(self, header: BatchHeader) -> None:
@@ -103,11 +107,13 @@ class IndexCheck:
         """Check the entries below end_offset: they have the largest timestamp so far."""
         while self._next_offset < end_offset:
             timestamp, relative = self._timestamps[self._timestamp_number]
-            if timestamp != self._max_timestamp:
+            first, last = self._max_offsets
+            offset = relative + self._base_offset
+            if timestamp != self._max_timestamp or not first <= offset <= last:
                 self._add(
                     TIME_INDEX_SUFFIX,
-                    f"has timestamp {timestamp} at offset {relative + self._base_offset}, where "
-                    f"the largest is {self._max_timestamp}",
+                    f"has timestamp {timestamp} at offset {offset}; the largest up to there is "
+                    f"{self._max_timestamp}, at offsets {first} to {last}",
                 )
                 self._next_offset = _END
                 return
