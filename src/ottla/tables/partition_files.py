@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from ottla.tables.tier import PartitionTier
     from ottla.types import TopicPartition
 
-BLOCK_BYTES: Final = 4 * 1024 * 1024
-"""Read at once: few calls, and Arrow batches of some ten thousand rows."""
+BLOCK_BYTES: Final = 1024 * 1024
+"""Read at once: few calls, Arrow batches of some ten thousand rows, and buffers that fit caches."""
 BATCH_MAX_BYTES: Final = 256 * 1024 * 1024
 """A batch that claims more is damaged: the header of a file is not trusted with memory."""
 SWAP_WAITS: Final = 100
