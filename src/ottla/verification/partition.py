@@ -11,6 +11,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import xxhash
+
 from ottla.errors import CorruptMessage
 from ottla.records.batches import batch_at
 from ottla.storage.directories.partition_metadata import decode_partition_metadata
@@ -33,6 +35,7 @@ from ottla.verification.findings import damage, notice, repairable
 from ottla.verification.indexes import EpochCheck, IndexCheck, OffsetGaps
 
 if TYPE_CHECKING:
+    from ottla.records.record import Record
     from ottla.storage.batches import BatchHeader
     from ottla.storage.directory import Directory
     from ottla.storage.log.abort_check import WrongIndex
@@ -81,10 +84,18 @@ class LogExamination(NamedTuple):
 
 
 class _Records:
-    """Decodes the records of every batch, which also decompresses them."""
+    """Decodes the records of every batch, which also decompresses them.
 
-    def __init__(self) -> None:
+    Below the cleaner's checkpoint each key may occur once.
+    """
+
+    def __init__(self, cleaned_offset: int) -> None:
         self.problem = ""
+        self.repeated_offset = -1
+        """Of the first record below the checkpoint whose key an earlier record has."""
+        self._cleaned_offset = cleaned_offset
+        self._keys: set[int] = set()
+        """Hashes of 64 bits, as keys may be long: 60 MB for a million."""
 
     def begin_segment(self, _base_offset: int, _size: int) -> None:
         """Segments make no difference."""
@@ -105,6 +116,15 @@ class _Records:
         ]
         if outside and header.magic == 2:
             self.problem = f"the batch at offset {header.base_offset} has a record {outside[0]}"
+        if header.last_offset < self._cleaned_offset and not header.is_control:
+            self._check_keys(records)
+
+    def _check_keys(self, records: list[Record]) -> None:
+        for record in records:
+            key = xxhash.xxh64_intdigest(record.key or b"")
+            if key in self._keys and self.repeated_offset < 0:
+                self.repeated_offset = record.offset
+            self._keys.add(key)
 
 
 def examine_log(
@@ -134,7 +154,7 @@ class PartitionCheck:
         self._directory = directory
         self._facts = facts
         self._name = facts.name
-        self._records = _Records() if records else None
+        self._records = _Records(facts.cleaned_offset) if records else None
         self._findings: list[Finding] = []
 
     def run(self) -> PartitionReport:
@@ -168,8 +188,8 @@ class PartitionCheck:
             self._add_epochs(epoch_check.problem)
         if gaps.gap is not None:
             self._add_gap(*gaps.gap)
-        if self._records is not None and self._records.problem:
-            self._lost(self._records.problem, "consumers cannot decode it")
+        if self._records is not None:
+            self._check_records(self._records)
         start = max(facts.log_start_offset, bases[0] if bases else 0)
         if epochs is not None and epochs.entries and not epoch_check.has_batches_without:
             first = epochs.entries[0].start_offset
@@ -183,6 +203,15 @@ class PartitionCheck:
     def _lost(self, problem: str, meaning: str, path: str = "") -> None:
         step = f"restore a replica or a backup, or see ottla log-repair --partition {self._name}"
         self._findings.append(damage(path or self._name, problem, meaning, step))
+
+    def _check_records(self, records: _Records) -> None:
+        if records.problem:
+            self._lost(records.problem, "consumers cannot decode it")
+        if records.repeated_offset >= 0:
+            problem = f"offset {records.repeated_offset} repeats a key below the cleaner's offset"
+            text = "the log was not compacted up to there"
+            step = "stop the node and remove cleaner-offset-checkpoint: it compacts again"
+            self._findings.append(repairable(self._name, problem, text, step))
 
     def _add_gap(self, first: int, last: int) -> None:
         problem = f"offsets {first} to {last} are missing"

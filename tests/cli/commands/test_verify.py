@@ -91,6 +91,17 @@ def test_json(data: Path) -> None:
     assert document["counts"]["damage"] == 0
 
 
+def test_keys_below_the_cleaners_checkpoint(data: Path) -> None:
+    """They occur once: here the checkpoint says more than was compacted."""
+    assert run(data, "--records").exit_code == 0
+    path = data / "cleaner-offset-checkpoint"
+    path.write_text(path.read_text().replace("0\n1\n", "0\n2\na 0 100\n"))
+    result = run(data, "--records")
+    assert result.exit_code == 1
+    assert "REPAIRABLE a-0: offset 1 repeats a key below the cleaner's offset" in result.output
+    assert "c-0" not in result.output
+
+
 def test_a_later_run_checks_only_what_changed(data: Path, tmp_path: Path) -> None:
     """The results of partitions with equal files are kept, findings too; a torn line is not."""
     state = tmp_path / "state"
