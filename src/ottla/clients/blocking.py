@@ -53,8 +53,16 @@ __all__ = ["Admin", "Consumer", "Producer"]
 class Producer(Blocking):
     """Sends records; may be shared by threads. Use as `with Producer(...) as producer`.
 
-    Settings are Kafka's: keyword arguments with underscores (`linger_ms=20`), or a mapping with
-    dotted names as `config`. Raises ConfigError for unknown or invalid ones.
+    Parameters:
+        config: settings under Kafka's dotted names, such as `{"linger.ms": 20}`.
+        settings: the same as keywords, `linger_ms=20`.
+
+    Raises ConfigError for unknown and invalid settings.
+
+        >>> with Producer(bootstrap_servers=servers, linger_ms=20) as producer:
+        ...     delivery = producer.send("orders", b"tea", key=b"k1")
+        ...     print(delivery.result(timeout=10).offset)
+        0
     """
 
     def __init__(
@@ -85,9 +93,21 @@ class Producer(Blocking):
     ) -> Delivery:
         """Queue a record and return its delivery; waits only for unknown topics and for memory.
 
-        `delivery.result(timeout)` waits for the record's metadata. on_delivery is called in the
-        producer's own thread. Raises KafkaError after max.block.ms, for records that cannot be
-        sent, and in on_delivery where it would have to wait.
+        Parameters:
+            value, key: objects for the serializers; without any, bytes, text or None.
+            partition: the partition, by default by the key or the partitioner.
+            timestamp_ms: the record's time in ms since 1970, by default now.
+            headers: pairs of a name and bytes, text or None, or a mapping of them.
+            on_delivery: called with the delivery in the producer's own thread.
+
+        `delivery.result(timeout)` waits for the record's metadata. Raises KafkaError after
+        max.block.ms, for records that cannot be sent, and in on_delivery where it would wait.
+
+            >>> with Producer(bootstrap_servers=servers) as producer:
+            ...     sent = producer.send("payments", "12.50", headers={"currency": "EUR"})
+            ...     metadata = sent.result(timeout=10)
+            >>> metadata.topic, metadata.partition, metadata.offset
+            ('payments', 0, 0)
         """
         if on_delivery is not None:
             check_callback(on_delivery)
@@ -186,7 +206,14 @@ class Producer(Blocking):
 
         The first one calls `init_transactions`. A commit that ends with TimeoutError or is
         interrupted is pending: the next block completes it before it begins its own, or raises
-        AbortableTransactionError if it failed.
+        AbortableTransactionError if it failed. Needs transactional.id (KIP-98).
+
+            >>> with Producer(bootstrap_servers=servers, transactional_id="billing") as producer:
+            ...     with producer.transaction():
+            ...         debit = producer.send("debits", b"5")
+            ...         credit = producer.send("credits", b"5")
+            >>> debit.result().offset, credit.result().offset
+            (0, 0)
         """
         self._end_last_transaction()
         self.begin_transaction()
@@ -222,6 +249,27 @@ class Producer(Blocking):
         of the block and after AbortableTransactionError the consumer is back at the first of them;
         after TimeoutError the next `process` completes the pending commit first. Repeat it after
         these; after FatalTransactionError with a new producer.
+
+        Parameters:
+            timeout: seconds to wait for the first record.
+            max_records: the most records of one block, by default max.poll.records.
+
+            >>> with Producer(bootstrap_servers=servers, transactional_id="upper") as producer:
+            ...     for name in ("tea", "milk"):
+            ...         with producer.transaction():
+            ...             _ = producer.send("words", name)
+            ...     with Consumer(
+            ...         "words", bootstrap_servers=servers, group_id="upper",
+            ...         enable_auto_commit=False, auto_offset_reset="earliest",
+            ...     ) as consumer:
+            ...         words = []
+            ...         while len(words) < 2:
+            ...             with producer.process(consumer) as records:
+            ...                 for record in records:
+            ...                     words.append(record.value)
+            ...                     _ = producer.send("upper", record.value.upper())
+            >>> words
+            [b'tea', b'milk']
         """
         check_consumer(consumer)
         try:
@@ -270,8 +318,23 @@ class Producer(Blocking):
 class Consumer(Blocking):
     """Reads records; for one thread. Use as `with Consumer(...) as consumer`.
 
-    Settings are Kafka's: keyword arguments with underscores, or a mapping with dotted names as
-    `config`. Positional arguments are topics to subscribe to. Iterate over it or call `poll`.
+    Parameters:
+        topics: topics to subscribe to.
+        config: settings under Kafka's dotted names, such as `{"group.id": "billing"}`.
+        settings: the same as keywords, `group_id="billing"`.
+
+    Iterate over it or call `poll`. Raises ConfigError for unknown and invalid settings.
+
+        >>> with Producer(bootstrap_servers=servers) as producer:
+        ...     _ = producer.send_and_wait("invoices", b"1", key=b"k1")
+        >>> with Consumer(
+        ...     "invoices", bootstrap_servers=servers, group_id="billing",
+        ...     auto_offset_reset="earliest",
+        ... ) as consumer:
+        ...     record = next(iter(consumer))
+        ...     consumer.commit()
+        >>> record.offset, record.key, record.value
+        (0, b'k1', b'1')
     """
 
     def __init__(
@@ -288,11 +351,14 @@ class Consumer(Blocking):
     # ------------------------------------------------------------ records
 
     def poll(self, timeout: float = 1.0, max_records: int | None = None) -> list[ConsumerRecord]:
-        """Return the next records, at most max_records (max.poll.records).
+        """Return the next records; none if none come within the timeout.
 
-        Waits up to timeout seconds for the first. Rebalances and their listener run inside it, so
-        call it at least every max.poll.interval.ms. Raises KafkaError for errors that are not
-        retriable.
+        Parameters:
+            timeout: seconds to wait for the first record.
+            max_records: the most records, by default max.poll.records.
+
+        Rebalances and their listener run inside it, so call it at least every max.poll.interval.ms.
+        Raises KafkaError for errors that are not retriable, WakeupError after `wakeup`.
         """
         return self._polled(self._core.joined, timeout, max_records)
 

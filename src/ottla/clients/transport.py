@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -21,11 +22,13 @@ from ottla.clients.connection_errors import (
 from ottla.clients.environment import RealClientEnvironment
 from ottla.clients.login import KerberosLogins, login_factory
 from ottla.clients.tls import client_context
-from ottla.errors import ErrorCode, IllegalStateError, KafkaError
+from ottla.errors import DeliveryError, ErrorCode, IllegalStateError, KafkaError
 from ottla.types import FileSlice
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import TracebackType
+    from typing import Self
 
     from ottla.clients.environment import ClientEnvironment
     from ottla.clients.metadata import ClusterMetadata
@@ -429,3 +432,41 @@ def gather(buffers: list[SendItem]) -> list[Any]:
     if small:
         out.append(b"".join(small))
     return out
+
+
+class AsyncClient(ABC):
+    """Base of the asyncio clients: a context manager that closes the client."""
+
+    _runtime: Runtime
+
+    async def start(self) -> Self:
+        """Bind to the running loop; called by `async with` and by the first call."""
+        self._runtime.attach()
+        self._runtime.wake()
+        return self
+
+    def metrics(self) -> dict[MetricName, float | str]:
+        """Return the client's metrics under Kafka's names; rates cover the last minute.
+
+        Values are numbers or, as for `app-info`, text; a mean without samples is NaN.
+        """
+        return self._runtime.metrics()
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close the client."""
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            await self.close()
+        except DeliveryError:  # logged when the records failed
+            if error is None:
+                raise

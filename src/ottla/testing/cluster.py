@@ -78,8 +78,19 @@ _OWN_SETTINGS = (
 class Cluster:
     """Nodes 1, 2, …, each broker and controller: `start`, `bootstrap`, then `stop`; or `with`.
 
-    `config` takes Kafka's dotted names over TEST_DEFAULTS and, of several nodes, QUORUM_DEFAULTS;
-    `data_dir` keeps the data (else a temporary directory that `stop` removes).
+    Parameters:
+        nodes: how many; with three, internal topics have three replicas.
+        config: settings under Kafka's dotted names, over TEST_DEFAULTS and, with several nodes,
+            QUORUM_DEFAULTS.
+        data_dir: a directory that keeps the data; by default a temporary one that `stop` removes.
+
+    Raises ClusterError for no nodes and for settings that the cluster sets itself, ConfigErrors for
+    unknown and invalid ones at the start.
+
+        >>> with Cluster(config={"log.retention.ms": 60_000}) as cluster:
+        ...     with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+        ...         print(producer.send_and_wait("orders", b"tea").offset)
+        0
     """
 
     client_settings: Mapping[str, str] = MappingProxyType({})

@@ -66,7 +66,17 @@ class KafkaFactory(Protocol):
 
 
 class Kafka:
-    """One test's view of a cluster; `with Kafka(cluster) as kafka` in fixtures of your own."""
+    """One test's view of a cluster; `with Kafka(cluster) as kafka` in fixtures of your own.
+
+    >>> with Cluster() as cluster, Kafka(cluster) as kafka:
+    ...     orders = kafka.topic("orders", partitions=3)
+    ...     _ = orders.produce_json({"item": "tea"}, key="item")
+    ...     with kafka.consumer(orders, group=kafka.group()) as consumer:
+    ...         print(next(iter(consumer)).value)
+    ...     orders.values_json()
+    b'{"item": "tea"}'
+    [{'item': 'tea'}]
+    """
 
     def __init__(self, cluster: Cluster | ForeignCluster, *, is_shared: bool = False) -> None:
         """Take a cluster; is_shared says that later tests use it."""
@@ -150,12 +160,15 @@ class Kafka:
         config: Mapping[str, object] | None = None,
         configs: Mapping[str, object] | None = None,
     ) -> TestTopic:
-        """Create a topic; its name is made unique unless `exact`.
+        """Create a topic and wait, up to 10 s, for its leaders.
 
-        `configs` is the same as `config`: the admin client's word.
+        Parameters:
+            name: the beginning of the name, which is made unique; the name itself with `exact`.
+            replication_factor: by default a replica on each of up to three nodes.
+            compact: whether cleanup.policy is compact.
+            config: settings of the topic; `configs`, the admin client's word, is the same.
 
-        It has a replica on each of up to three nodes unless replication_factor says otherwise.
-        Raises ConfigErrors for a setting that topics do not have.
+        Raises ConfigErrors for a setting that topics do not have, KafkaError as `create_topic`.
         """
         full = name if exact else self._unique(name)
         chosen = either("config", config, configs) or {}

@@ -73,8 +73,14 @@ class TestTopic(str):
     ) -> Self:
         """Produce one value or many, and wait for all.
 
-        bytes, str and None (null) are one value; other iterables are many. `key` is for each of
-        them, `keys` has one for each; so are the headers, the partition and the timestamp.
+        Parameters:
+            values: bytes, str or None (null) are one value; other iterables are many.
+            key: the key of each; `keys` has one for each value.
+            headers, partition: of each record.
+            timestamp_ms: the time of each, in ms since 1970; by default now.
+
+        Raises ValueError unless there are as many keys as values, KafkaError for what a broker
+        refuses.
         """
         listed = _listed(values, "produce")
         named = [key] * len(listed) if keys is None else _listed(keys, "produce(keys=…)")

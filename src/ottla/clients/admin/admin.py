@@ -19,7 +19,6 @@ from ottla.clients.admin.topics import TopicsAdmin
 from ottla.clients.admin.transactions import TransactionsAdmin
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Any, Self
 
     from ottla.protocol.schema import Request
@@ -41,7 +40,14 @@ class AsyncAdmin(
     """Manages a cluster from coroutines. Use as `async with AsyncAdmin(...) as admin`.
 
     Methods on several resources return an outcome for each, which may be a KafkaError; methods on
-    one resource raise it. Every method retries for `timeout` seconds (default.api.timeout.ms).
+    one resource raise it. Every method retries for `timeout` seconds, by default
+    default.api.timeout.ms. Parameters are those of Admin.
+
+        >>> async def main():
+        ...     async with AsyncAdmin(bootstrap_servers=servers) as admin:
+        ...         return (await admin.describe_cluster()).controller.node_id
+        >>> asyncio.run(main())
+        1
     """
 
     async def start(self) -> Self:
@@ -58,14 +64,3 @@ class AsyncAdmin(
     ) -> Any:
         """Send any request of the protocol and return its response, for APIs without a method."""
         return await self._call(request, timeout=timeout, node_id=node_id, error_of=lambda _: 0)
-
-    async def __aenter__(self) -> Self:
-        return await self.start()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()

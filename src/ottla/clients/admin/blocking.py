@@ -20,7 +20,24 @@ if TYPE_CHECKING:
 
 
 class Admin(Blocking):
-    """AsyncAdmin with blocking methods. Use as `with Admin(...) as admin`."""
+    """Manages a cluster. Use as `with Admin(...) as admin`; may be shared by threads.
+
+    Parameters:
+        config: settings under Kafka's dotted names, such as `{"bootstrap.servers": "host:9092"}`.
+        settings: the same as keywords; `bootstrap_controllers` for controllers (KIP-919).
+
+    Methods on several resources return an outcome for each, which may be a KafkaError; methods on
+    one resource raise it. Every method retries for `timeout` seconds, by default
+    default.api.timeout.ms.
+
+        >>> with Admin(bootstrap_servers=servers) as admin:
+        ...     admin.create_topic("orders", partitions=3, configs={"retention.ms": 3600000})
+        ...     [topic.name for topic in admin.list_topics(include_internal=False)]
+        ...     admin.create_partitions({"orders": 4, "missing": 2})
+        CreatedTopic(name='orders', topic_id=..., partitions=3, replication_factor=1)
+        ['orders']
+        {'orders': None, 'missing': UnknownTopicOrPartitionError(...)}
+    """
 
     def __init__(
         self,

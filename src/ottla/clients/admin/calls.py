@@ -17,7 +17,7 @@ from ottla.clients.coordinator import GROUP, CoordinatorCall, CoordinatorLookup
 from ottla.clients.metadata import ClusterMetadata
 from ottla.clients.offsets import is_retried
 from ottla.clients.settings import ADMIN, read_settings, refuse_positional
-from ottla.clients.transport import Runtime
+from ottla.clients.transport import AsyncClient, Runtime
 from ottla.errors import ConfigError, ErrorCode, KafkaError
 from ottla.errors.base import topic_error
 from ottla.protocol.apis.describe_cluster import DescribeClusterRequest
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from ottla.clients.environment import ClientEnvironment
     from ottla.clients.keywords import AdminSettings
-    from ottla.clients.metric_windows import MetricName
     from ottla.clients.settings import ValidatedSettings
     from ottla.errors import ClosedError
     from ottla.protocol.schema import Request
@@ -50,7 +49,7 @@ def response_code(answer: Any) -> int:
     return code
 
 
-class AdminCalls:
+class AdminCalls(AsyncClient):
     """Base of the admin's parts: one runtime, and calls with retries."""
 
     def __init__(
@@ -361,13 +360,6 @@ class AdminCalls:
         check_timeout(timeout)
         limit: int = self._settings.request_timeout_ms
         return limit if timeout is None else min(limit, int(timeout * 1000))
-
-    def metrics(self) -> dict[MetricName, float | str]:
-        """Return the client's metrics under Kafka's names; rates cover the last minute.
-
-        Values are numbers or, as for `app-info`, text; a mean without samples is NaN.
-        """
-        return self._runtime.metrics()
 
     def closed_error(self) -> ClosedError:
         """Return the error of calls after `close`."""

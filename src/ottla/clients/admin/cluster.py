@@ -155,7 +155,11 @@ class ClusterAdmin(AdminCalls):
         *,
         timeout: float | None = None,
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Elect the preferred leader, or an unclean one; all partitions when none are given."""
+        """Elect leaders of partitions, by default of all (KIP-460); returns an outcome for each.
+
+        Parameters:
+            election_type: PREFERRED, or UNCLEAN, which may lose records.
+        """
         request = ElectLeadersRequest(
             election_type=election_type,
             topic_partitions=_topics(partitions, ElectLeadersRequest.TopicPartitions),
@@ -208,7 +212,12 @@ class ClusterAdmin(AdminCalls):
         validate_only: bool = False,
         timeout: float | None = None,
     ) -> None:
-        """Finalize levels (upgrade_type 1 upgrade, 2 safe downgrade, 3 unsafe); 0 disables."""
+        """Finalize levels of features, 0 to disable one (KIP-584); raises KafkaError.
+
+        Parameters:
+            upgrade_type: 1 upgrade, 2 safe downgrade, 3 downgrade that may lose metadata.
+            validate_only: whether the levels are only checked.
+        """
         request = UpdateFeaturesRequest(
             timeout_ms=self._settings.request_timeout_ms,
             feature_updates=[

@@ -112,7 +112,13 @@ class ConfigsAdmin(AdminCalls):
         include_documentation: bool = False,
         timeout: float | None = None,
     ) -> dict[ConfigResource, dict[str, ConfigEntry] | KafkaError]:
-        """Describe resources, all keys or (with a mapping) some; returns an outcome for each."""
+        """Describe resources; returns an outcome for each: entries by name, or the error.
+
+        Parameters:
+            resources: resources, or a mapping of them to the names to return (None: all).
+            include_synonyms: whether entries have the values of lower precedence, too.
+            include_documentation: whether entries have Kafka's description (KIP-569).
+        """
         keys: dict[ConfigResource, Sequence[str] | None]
         keys = dict(resources) if isinstance(resources, Mapping) else dict.fromkeys(resources)
         _check_resources(keys)
@@ -147,7 +153,12 @@ class ConfigsAdmin(AdminCalls):
         validate_only: bool = False,
         timeout: float | None = None,
     ) -> dict[ConfigResource, KafkaError | None]:
-        """Change single values (KIP-339); a mapping of names to values sets, None deletes."""
+        """Change single values (KIP-339); returns an outcome for each resource.
+
+        Parameters:
+            changes: by resource, ConfigChange entries, or values by name (None deletes).
+            validate_only: whether the changes are only checked.
+        """
         _check_resources(changes)
         resource_type = IncrementalAlterConfigsRequest.AlterConfigsResource
 

@@ -53,8 +53,9 @@ class QuotasAdmin(AdminCalls):
     ) -> dict[Entity, dict[str, float]]:
         """Return the limits of matching entities, or of all without a filter.
 
-        The filter maps an entity type to a name, None for the default or ANY_NAME. Entities with
-        further types match too, unless strict.
+        Parameters:
+            entity_filter: names by entity type; None for the default, ANY_NAME for all.
+            strict: whether entities with further types do not match.
         """
         request = DescribeClientQuotasRequest(
             components=[_component(kind, name) for kind, name in (entity_filter or {}).items()],
@@ -73,7 +74,12 @@ class QuotasAdmin(AdminCalls):
         validate_only: bool = False,
         timeout: float | None = None,
     ) -> dict[Entity, KafkaError | None]:
-        """Set and remove limits; returns an outcome for each entity."""
+        """Set and remove limits (KIP-546); returns an outcome for each entity.
+
+        Parameters:
+            changes: limits by key, in bytes or requests a second or in percent; None removes one.
+            validate_only: whether the changes are only checked.
+        """
         request = AlterClientQuotasRequest(
             entries=[_entry(QuotaChange(*change)) for change in changes],
             validate_only=validate_only,

@@ -71,7 +71,15 @@ class DelegationTokensAdmin(AdminCalls):
         max_lifetime_ms: int = -1,
         timeout: float | None = None,
     ) -> DelegationToken:
-        """Make a token, for this client's user or for another owner, as "User:alice"."""
+        """Make a delegation token (KIP-48).
+
+        Parameters:
+            owner: another user than this client's, as "User:alice" (KIP-373).
+            renewers: users that may renew it besides the owner.
+            max_lifetime_ms: -1 for delegation.token.max.lifetime.ms.
+
+        Raises KafkaError, such as DELEGATION_TOKEN_AUTH_DISABLED.
+        """
         allowed = [parse_principal(renewer) for renewer in renewers]
         principal = Principal("", "") if owner is None else parse_principal(owner)
         request = CreateDelegationTokenRequest(
@@ -97,7 +105,11 @@ class DelegationTokensAdmin(AdminCalls):
     async def renew_delegation_token(
         self, hmac: bytes, *, renew_period_ms: int = -1, timeout: float | None = None
     ) -> int:
-        """Let a token expire later; return when, in ms since 1970."""
+        """Let a token expire later; return when, in ms since 1970.
+
+        Parameters:
+            renew_period_ms: from now; -1 for delegation.token.expiry.time.ms.
+        """
         request = RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=renew_period_ms)
         answer = await self._call(request, timeout=timeout)
         return int(answer.expiry_timestamp_ms)
@@ -105,7 +117,11 @@ class DelegationTokensAdmin(AdminCalls):
     async def expire_delegation_token(
         self, hmac: bytes, *, expiry_period_ms: int = -1, timeout: float | None = None
     ) -> int:
-        """Let a token expire after a period, or remove it now; return when, in ms since 1970."""
+        """Let a token expire; return when, in ms since 1970.
+
+        Parameters:
+            expiry_period_ms: from now; -1 removes it at once.
+        """
         request = ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=expiry_period_ms)
         answer = await self._call(request, timeout=timeout)
         return int(answer.expiry_timestamp_ms)

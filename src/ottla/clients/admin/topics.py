@@ -87,6 +87,11 @@ class TopicsAdmin(AdminCalls):
     ) -> dict[str, CreatedTopic | KafkaError]:
         """Create topics; returns an outcome for each.
 
+        Parameters:
+            topics: names, or NewTopic with partitions, replication factor and configs.
+            validate_only: whether the controller only checks the requests.
+            timeout: seconds for everything, by default default.api.timeout.ms.
+
         Requests that a quota rejects are sent again after the broker's throttle time, unless
         retry_on_quota_violation is false or the timeout would pass.
         """
@@ -123,9 +128,13 @@ class TopicsAdmin(AdminCalls):
         if_not_exists: bool = False,
         timeout: float | None = None,
     ) -> CreatedTopic | None:
-        """Create one topic; raises KafkaError. None when it existed and if_not_exists is set.
+        """Create one topic; None when it existed and if_not_exists is set.
 
-        `config` is the same as `configs`: the fixtures' word.
+        Parameters:
+            partitions, replication_factor: -1 for num.partitions, default.replication.factor.
+            configs: settings of the topic; `config`, the fixtures' word, is the same.
+
+        Raises KafkaError, such as TOPIC_ALREADY_EXISTS.
         """
         new = NewTopic(name, partitions, replication_factor, either("configs", configs, config))
         outcome = (await self.create_topics([new], timeout=timeout))[name]
@@ -239,6 +248,10 @@ class TopicsAdmin(AdminCalls):
         timeout: float | None = None,
     ) -> dict[str, KafkaError | None]:
         """Increase the partition count of topics to a new total; returns an outcome for each.
+
+        Parameters:
+            counts: the new total by topic.
+            assignments: the broker ids of each new partition by topic, the preferred leader first.
 
         For quotas, see `create_topics`.
         """

@@ -68,8 +68,10 @@ class TransactionsAdmin(AdminCalls):
     ) -> list[TransactionListing]:
         """Return the transactional ids of all coordinators, by broker.
 
-        Only those in some states, of some producers, open for longer than duration_ms, or whose
-        whole id matches a regular expression (RE2).
+        Parameters:
+            states, producer_ids: of these only, by default of all.
+            duration_ms: only those open for longer than this; -1 for all (KIP-994).
+            pattern: only ids that match this regular expression (RE2) whole (KIP-1152).
         """
         request = ListTransactionsRequest(
             state_filters=list(states),

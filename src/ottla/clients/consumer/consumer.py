@@ -15,6 +15,7 @@ from ottla.clients.consumer.core import ConsumerCore, GroupMetadata, call_listen
 from ottla.clients.consumer.metrics import partition_metrics
 from ottla.clients.consumer.queries import Queries
 from ottla.clients.offsets import as_offsets
+from ottla.clients.transport import AsyncClient
 from ottla.errors import KafkaError
 from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla.types import TopicPartition
@@ -22,8 +23,7 @@ from ottla.types import TopicPartition
 if TYPE_CHECKING:
     import re
     from collections.abc import AsyncIterator, Iterable, Mapping
-    from types import TracebackType
-    from typing import Self, Unpack
+    from typing import Unpack
 
     from ottla.clients.consumer.core import Batches, RebalanceListener
     from ottla.clients.consumer.membership import ListenerCall
@@ -37,12 +37,29 @@ if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending
 
 
-class AsyncConsumer:
+class AsyncConsumer(AsyncClient):
     """Reads records from coroutines. Use as `async with AsyncConsumer(...) as consumer`.
 
-    Settings are Kafka's: keyword arguments with underscores, or a mapping with dotted names as
-    `config`. Positional arguments are topics to subscribe to. Use `async for record in consumer`,
-    or `poll`.
+    Parameters:
+        topics: topics to subscribe to.
+        config: settings under Kafka's dotted names, such as `{"group.id": "billing"}`.
+        settings: the same as keywords, `group_id="billing"`.
+
+    Use `async for record in consumer`, or `poll`. Raises ConfigError for unknown and invalid
+    settings.
+
+        >>> async def main():
+        ...     async with AsyncProducer(bootstrap_servers=servers) as producer:
+        ...         await producer.send_and_wait("orders", b"tea")
+        ...     async with AsyncConsumer(
+        ...         "orders", bootstrap_servers=servers, group_id="billing",
+        ...         auto_offset_reset="earliest",
+        ...     ) as consumer:
+        ...         async for record in consumer:
+        ...             await consumer.commit()
+        ...             return record.offset, record.value
+        >>> asyncio.run(main())
+        (0, b'tea')
     """
 
     def __init__(
@@ -61,12 +78,6 @@ class AsyncConsumer:
         if names:
             self._core.subscribe(names, None, None)
 
-    async def start(self) -> Self:
-        """Bind to the running loop; called by `async with` and by the first call."""
-        self._runtime.attach()
-        self._runtime.wake()
-        return self
-
     # ------------------------------------------------------------ subscription
 
     def subscribe(
@@ -78,7 +89,13 @@ class AsyncConsumer:
     ) -> None:
         """Join the group for topics by name, or for all topics whose full name matches.
 
-        A SubscriptionPattern is resolved by the coordinator, with group.protocol=consumer.
+        Parameters:
+            topics: names; they replace those of an earlier call.
+            pattern: a regular expression; a SubscriptionPattern (RE2) is resolved by the
+                coordinator, with group.protocol=consumer (KIP-848).
+            listener: called inside `poll` when partitions are assigned, revoked or lost.
+
+        Raises KafkaError unless topics or a pattern are given, IllegalStateError after `assign`.
         """
         self._core.subscribe(topics, pattern, listener)
 
@@ -427,14 +444,3 @@ class AsyncConsumer:
         finally:  # a close that is cancelled closes, too
             self._core.interceptors.close()
             await self._runtime.aclose()
-
-    async def __aenter__(self) -> Self:
-        return await self.start()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()

@@ -25,12 +25,11 @@ from ottla.clients.producer.transaction_state import PreparedTransaction, State
 from ottla.clients.producer.transactional_reads import TransactionalRead, check_consumer
 from ottla.clients.producer.transactions import Transactions
 from ottla.clients.settings import PRODUCER, read_settings, refuse_positional
-from ottla.clients.transport import Runtime
+from ottla.clients.transport import AsyncClient, Runtime
 from ottla.config.definition import MAX_INT
 from ottla.errors import (
     AbortableTransactionError,
     ConfigError,
-    DeliveryError,
     FatalTransactionError,
     IllegalStateError,
     KafkaError,
@@ -42,7 +41,6 @@ from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-    from types import TracebackType
     from typing import Never, Self, Unpack
 
     from ottla.clients.consumer.consumer import AsyncConsumer
@@ -51,7 +49,6 @@ if TYPE_CHECKING:
     from ottla.clients.environment import ClientEnvironment
     from ottla.clients.keywords import ProducerSettings
     from ottla.clients.metadata import PartitionMetadata
-    from ottla.clients.metric_windows import MetricName
     from ottla.clients.offsets import OffsetAndMetadata
     from ottla.clients.producer.batches import Delivery, RecordMetadata
     from ottla.clients.settings import ValidatedSettings
@@ -289,11 +286,21 @@ def _check_delivery_timeout(settings: ValidatedSettings) -> None:
     settings.delivery_timeout_ms = min_ms
 
 
-class AsyncProducer:
+class AsyncProducer(AsyncClient):
     """Sends records from coroutines. Use as `async with AsyncProducer(...) as producer`.
 
-    Settings are Kafka's: keyword arguments with underscores (`linger_ms=20`), or a mapping with
-    dotted names as `config`. Raises ConfigError for unknown or invalid ones.
+    Parameters:
+        config: settings under Kafka's dotted names, such as `{"linger.ms": 20}`.
+        settings: the same as keywords, `linger_ms=20`.
+
+    Raises ConfigError for unknown and invalid settings.
+
+        >>> async def main():
+        ...     async with AsyncProducer(bootstrap_servers=servers) as producer:
+        ...         delivery = await producer.send("orders", b"tea", key=b"k1")
+        ...         return (await delivery).offset
+        >>> asyncio.run(main())
+        0
     """
 
     def __init__(
@@ -312,12 +319,6 @@ class AsyncProducer:
         self._read: TransactionalRead | None = None
         """The records of a transaction of `process` that is not known to be committed."""
 
-    async def start(self) -> Self:
-        """Bind to the running loop; called by `async with` and by the first send."""
-        self._runtime.attach()
-        self._runtime.wake()
-        return self
-
     async def send(
         self,
         topic: str,
@@ -331,8 +332,15 @@ class AsyncProducer:
     ) -> Delivery:
         """Queue a record; waits only for unknown topics and for memory.
 
-        Await the returned Delivery for the record's metadata. on_delivery is called on the event
-        loop. Raises KafkaError after max.block.ms, and for records that cannot be sent.
+        Parameters:
+            value, key: objects for the serializers; without any, bytes, text or None.
+            partition: the partition, by default by the key or the partitioner.
+            timestamp_ms: the record's time in ms since 1970, by default now.
+            headers: pairs of a name and bytes, text or None, or a mapping of them.
+            on_delivery: called with the delivery on the event loop.
+
+        Await the returned Delivery for the record's metadata. Raises KafkaError after max.block.ms,
+        and for records that cannot be sent.
         """
         if on_delivery is not None:
             check_callback(on_delivery)
@@ -600,13 +608,6 @@ class AsyncProducer:
             await self._runtime.wait_progress(self._core.recheck_ms(waited_ms))
         return list(known.partitions)
 
-    def metrics(self) -> dict[MetricName, float | str]:
-        """Return the client's metrics under Kafka's names; rates cover the last minute.
-
-        Values are numbers or, as for `app-info`, text; a mean without samples is NaN.
-        """
-        return self._runtime.metrics()
-
     async def close(self, timeout: float | None = None) -> None:
         """Wait up to timeout seconds for pending deliveries, then close; idempotent.
 
@@ -634,21 +635,6 @@ class AsyncProducer:
             self._core.exit_warning.detach()
         with self._runtime.lock:  # batches that a late response returned to the queue
             self._core.sender.abort_all()
-
-    async def __aenter__(self) -> Self:
-        return await self.start()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        try:
-            await self.close()
-        except DeliveryError:  # logged when the records failed
-            if error is None:
-                raise
 
 
 def call_on_delivery(

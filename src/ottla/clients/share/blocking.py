@@ -24,9 +24,25 @@ if TYPE_CHECKING:
 
 
 class ShareConsumer(Blocking):
-    """AsyncShareConsumer with blocking methods; for one thread. Use as `with ShareConsumer(...)`.
+    """Reads records as a member of a share group; for one thread. Use as `with ShareConsumer(...)`.
 
-    Iterate over it or call `poll`. The loop runs in the caller's thread during calls.
+    Parameters, modes and acknowledgements are those of AsyncShareConsumer (KIP-932). Iterate over
+    it or call `poll`. The loop runs in the caller's thread during calls.
+
+        >>> with Admin(bootstrap_servers=servers) as admin:
+        ...     group = ConfigResource(ResourceType.GROUP, "packers")
+        ...     _ = admin.alter_configs({group: {"share.auto.offset.reset": "earliest"}})
+        >>> with Producer(bootstrap_servers=servers) as producer:
+        ...     _ = producer.send_and_wait("parcels", b"tea")
+        >>> with ShareConsumer(
+        ...     "parcels", bootstrap_servers=servers, group_id="packers",
+        ...     share_acknowledgement_mode="explicit",
+        ... ) as consumer:
+        ...     records = consumer.poll(timeout=30)
+        ...     consumer.acknowledge(records[0], AcknowledgeType.ACCEPT)
+        ...     outcomes = consumer.commit()
+        >>> records[0].value, list(outcomes.values())
+        (b'tea', [None])
     """
 
     def __init__(

@@ -12,28 +12,32 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.clients.arguments import check_callback, check_timeout, topic_names
 from ottla.clients.share.core import ShareConsumerCore
+from ottla.clients.transport import AsyncClient
 from ottla.errors import KafkaError
 from ottla.types import AcknowledgeType
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-    from types import TracebackType
-    from typing import Self, Unpack
+    from typing import Unpack
 
     from ottla.clients.environment import ClientEnvironment
     from ottla.clients.keywords import ConsumerSettings
-    from ottla.clients.metric_windows import MetricName
     from ottla.clients.share.core import Callback
     from ottla.clients.share.records import ShareRecord
     from ottla.types import TopicPartition
 
 
-class AsyncShareConsumer:
+class AsyncShareConsumer(AsyncClient):
     """Reads records as a member of a share group. Use as `async with AsyncShareConsumer(...)`.
 
-    Members share partitions: each record is locked for the member that gets it, until it is
-    acknowledged or the lock times out. With share.acknowledgement.mode=implicit the next `poll` or
-    `commit` accepts what the last `poll` or an iteration has returned; with explicit, call
+    Parameters:
+        topics: topics to subscribe to.
+        config: settings under Kafka's dotted names; group.id is required.
+        settings: the same as keywords, `group_id="packers"`.
+
+    Members share partitions (KIP-932): each record is locked for the member that gets it, until it
+    is acknowledged or the lock times out. With share.acknowledgement.mode=implicit the next `poll`
+    or `commit` accepts what the last `poll` or an iteration has returned; with explicit, call
     `acknowledge` for each record. `close` releases records that were not acknowledged.
     """
 
@@ -50,12 +54,6 @@ class AsyncShareConsumer:
         self._runtime = self._core.runtime
         if names:
             self._core.subscribe(names)
-
-    async def start(self) -> Self:
-        """Bind to the running loop; called by `async with` and by the first call."""
-        self._runtime.attach()
-        self._runtime.wake()
-        return self
 
     # ------------------------------------------------------------ subscription
 
@@ -84,7 +82,10 @@ class AsyncShareConsumer:
     # ------------------------------------------------------------ records
 
     async def poll(self, timeout: float = 1.0) -> list[ShareRecord]:
-        """Return the next records, about max.poll.records; waits up to timeout seconds for some.
+        """Return the next records, about max.poll.records; none if none come within the timeout.
+
+        Parameters:
+            timeout: seconds to wait for the first record.
 
         Acknowledgements of the last poll's records are sent with the request. With
         share.acquire.mode=record_limit it returns at most max.poll.records.
@@ -195,10 +196,6 @@ class AsyncShareConsumer:
         self._core.require_open()
         return self._core.fetcher.lock_timeout_ms
 
-    def metrics(self) -> dict[MetricName, float | str]:
-        """Return the client's metrics under Kafka's names."""
-        return self._runtime.metrics()
-
     # ------------------------------------------------------------ close
 
     async def _leave(self) -> None:
@@ -240,14 +237,3 @@ class AsyncShareConsumer:
                 await self._leave()
             finally:  # a close that is cancelled closes, too
                 await self._runtime.aclose()
-
-    async def __aenter__(self) -> Self:
-        return await self.start()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()

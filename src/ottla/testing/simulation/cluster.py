@@ -32,7 +32,24 @@ BOTH = "broker,controller"
 
 
 class SimulatedCluster:
-    """Formatted nodes 1, 2, …; each is broker and controller. `run` drives a coroutine."""
+    """Formatted nodes 1, 2, … in virtual time, of which the seed decides everything.
+
+    Parameters:
+        seed: the same seed gives the same run, with the same trace.
+        nodes: how many.
+        roles: process.roles by node id, of nodes that are not broker and controller.
+        config: settings of all nodes under Kafka's dotted names.
+        feature_levels: levels as for `storage format --feature`.
+        keep_lines: whether the trace keeps its text.
+
+        >>> cluster = SimulatedCluster(7, nodes=3)
+        >>> async def main():
+        ...     await cluster.start()
+        ...     async with cluster.producer() as producer:
+        ...         return (await producer.send_and_wait("orders", b"tea")).offset
+        >>> cluster.run(main())
+        0
+    """
 
     def __init__(
         self,
@@ -44,11 +61,6 @@ class SimulatedCluster:
         feature_levels: Mapping[str, int] = MappingProxyType({}),
         keep_lines: bool = False,
     ) -> None:
-        """Take Kafka's dotted names for all nodes; keep_lines keeps the trace's text.
-
-        roles has process.roles by node id, of nodes that are not broker and controller;
-        feature_levels has what `storage format --feature` would be given.
-        """
         self.seed = seed
         self._disk_count = 0
         """Disks that were replaced."""
