@@ -14,11 +14,12 @@ pytest.importorskip("pyspark")
 from pyspark.sql.streaming.datasource import ReadMaxRows  # noqa: E402
 from pyspark.sql.types import StringType, StructField, StructType  # noqa: E402
 
+from ottla.clients import cluster_reader  # noqa: E402
 from ottla.clients.admin.topics import NewTopic  # noqa: E402
 from ottla.clients.blocking import Admin, Consumer, Producer  # noqa: E402
 from ottla.clients.cluster_reader import TopicRecreated  # noqa: E402
 from ottla.errors import ErrorCode, KafkaError  # noqa: E402
-from ottla.spark import batch_reader, cluster, sink, stream  # noqa: E402
+from ottla.spark import batch_reader, sink, stream  # noqa: E402
 from ottla.spark.batch_reader import BatchReader  # noqa: E402
 from ottla.spark.cluster import open_cluster  # noqa: E402
 from ottla.spark.coordination import Coordination  # noqa: E402
@@ -280,7 +281,7 @@ def test_a_missing_topic_is_named_with_the_nearest(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A topic that is not there is an error with a proposal, for reading and for writing."""
-    monkeypatch.setattr(cluster, "NEW_TOPIC_TIMEOUT_MS", 300)
+    monkeypatch.setattr(cluster_reader, "NEW_TOPIC_TIMEOUT_MS", 300)
     make_topic(node, "departures")
     with pytest.raises(KafkaError, match="did you mean 'departures'"):
         rows_of(reading(node, "departure"))
@@ -467,7 +468,7 @@ def test_a_topic_made_again_stops_a_stream(node: Node) -> None:
 
 def test_a_topic_that_is_deleted_under_a_query(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """To create it again is no advice: that would be another topic. One never read is missing."""
-    monkeypatch.setattr(cluster, "NEW_TOPIC_TIMEOUT_MS", 300)
+    monkeypatch.setattr(cluster_reader, "NEW_TOPIC_TIMEOUT_MS", 300)
     make_topic(node, "kept", 1)
     make_topic(node, "deleted", 1)
     options = reading(node, "kept,deleted", streaming=True, startingOffsets="earliest")
