@@ -17,6 +17,7 @@ OWN_TESTS = {
     "docs/spark.md": "tests/spark/test_document.py",
     "docs/streams.md": "tests/streams/test_document.py",
     "docs/migration.md": "tests/testing/test_migration.py",
+    "docs/tables.md": "tests/tables/test_document.py",
     "docs/testing.md": "tests/testing/test_document.py",
     "docs/tutorial.md": "tests/testing/test_migration.py",
 }
