@@ -263,7 +263,7 @@ class Client:
         if features is None:
             return 0
         found = (feature for feature in features.finalized_features if feature.name == name)
-        return next((one.max_version_level for one in found), 0)
+        return next((feature.max_version_level for feature in found), 0)
 
     def available_at_ms(self, node_id: int, purpose: str = "") -> int:
         """Return when the backoff and throttle of a connection end."""

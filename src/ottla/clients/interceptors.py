@@ -68,7 +68,7 @@ class Interceptors:
     """The interceptors of a client, called in the order of the setting."""
 
     def __init__(self, given: Iterable[Any]) -> None:
-        self._all = [_loaded(one) for one in given]
+        self._all = [_loaded(name) for name in given]
 
     def __bool__(self) -> bool:
         return bool(self._all)

@@ -65,7 +65,7 @@ def _token_settings(settings: ValidatedSettings) -> TokenSettings:
         settings.org_apache_kafka_sasl_oauthbearer_allowed_urls,
         settings.org_apache_kafka_sasl_oauthbearer_allowed_files,
     )
-    urls, files = ([one.strip() for one in (text or "").split(",") if one] for text in texts)
+    urls, files = ([part.strip() for part in (text or "").split(",") if part] for text in texts)
     return TokenSettings(
         lambda name: getattr(settings, name.replace(".", "_")),
         jaas_options(settings),

@@ -56,7 +56,7 @@ def _fields(message: Any) -> Iterator[Any]:
 
 def _plain(field: Any, value: Any) -> Any:
     if field.is_repeated:
-        return [_plain_one(field, one) for one in value]
+        return [_plain_one(field, item) for item in value]
     return _plain_one(field, value)
 
 

@@ -143,7 +143,7 @@ class Cluster:
 
     def _clock_moved(self) -> None:
         """Wait until the nodes have executed due timers and retention."""
-        running = [one for one in self.nodes if one.is_running and not one.is_paused]
+        running = [node for node in self.nodes if node.is_running and not node.is_paused]
         for one in running:
             one.run(lambda node: node.clock_moved())
         deadline_s = time.monotonic() + RETENTION_TIMEOUT_S
@@ -339,7 +339,7 @@ class Cluster:
         if len(running) > 1:  # otherwise the last ones would stop without a controller
             leaving = [left for one in running if (left := one.begin_leave()) is not None]
             wait(leaving, LEAVE_TIMEOUT_S)
-        stopped = [(one, one.begin_stop()) for one in running]
+        stopped = [(node, node.begin_stop()) for node in running]
         errors = []
         for one, done in stopped:
             try:
@@ -386,7 +386,7 @@ class Cluster:
         """Call a function of a node, or of the first that runs, on its loop; return its result."""
         if node_id is not None:
             return self.node(node_id).run(function)
-        return next(one for one in self._running() if not one.is_paused).run(function)
+        return next(node for node in self._running() if not node.is_paused).run(function)
 
     @property
     def controller_id(self) -> int | None:

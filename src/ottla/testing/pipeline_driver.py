@@ -62,13 +62,13 @@ class OutputTopic:
     def read_all(self) -> list[Record]:
         """Return all records not read yet."""
         found = self._driver.written(self._name)
-        records = [self._decoded(one) for one in found]
+        records = [self._decoded(record) for record in found]
         found.clear()
         return records
 
     def read_pairs(self) -> list[tuple[Any, Any]]:
         """Return keys and values of all records not read yet."""
-        return [(one.key, one.value) for one in self.read_all()]
+        return [(record.key, record.value) for record in self.read_all()]
 
     @property
     def is_empty(self) -> bool:
@@ -92,7 +92,7 @@ class PipelineDriver:
         self._partitions = dict.fromkeys([*topology.internal_topics, *named], 1)
         self._offsets: dict[str, int] = {}
         self._backends: dict[tuple[int, str], MemoryBackend] = {}
-        self._parts = [one for one in topology.sub_topologies() if one.sources()]
+        self._parts = [part for part in topology.sub_topologies() if part.sources()]
         self._tasks = [self._task(part) for part in self._parts]
 
     def input_topic(

@@ -151,7 +151,7 @@ class TestTopic(str):
     def partitions(self) -> list[TopicPartition]:
         """Return the topic's partitions."""
         found = self._kafka.producer.partitions_for(str(self))
-        return [TopicPartition(str(self), one.partition) for one in found]
+        return [TopicPartition(str(self), partition.partition) for partition in found]
 
     def start_offset(self, partition: int) -> int:
         """Return the partition's first offset."""

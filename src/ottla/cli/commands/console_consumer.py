@@ -234,7 +234,7 @@ def single_group_id(given: Iterable[str | None], old_config: str) -> str | None:
         fail(
             "The group ids provided in different places (directly using '--group', via "
             f"'--consumer-property', or via '{old_config}') do not match. Detected group ids: "
-            + ", ".join(f"'{one}'" for one in ids)
+            + ", ".join(f"'{group_id}'" for group_id in ids)
         )
     return ids[0] if ids else None
 

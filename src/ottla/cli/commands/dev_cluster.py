@@ -131,7 +131,7 @@ def _stop_on_signals(stopped: threading.Event) -> list[tuple[int, Any]]:
     def handle(_number: int, _frame: FrameType | None) -> None:
         stopped.set()
 
-    return [(one, signal.signal(one, handle)) for one in (signal.SIGINT, signal.SIGTERM)]
+    return [(number, signal.signal(number, handle)) for number in (signal.SIGINT, signal.SIGTERM)]
 
 
 def _prepare(members: list[DevNode]) -> None:

@@ -101,7 +101,7 @@ def _filter(options: dict[str, Any]) -> Callable[[TopicPartition], bool]:
     ids: set[int] | None = None
     if partitions is not None:
         try:
-            ids = {java_integer(one, 32) for one in partitions.split(",")}
+            ids = {java_integer(number, 32) for number in partitions.split(",")}
         except ValueError as error:
             raise ToolError(
                 "--partitions expects a comma separated list of numeric partition ids, but "

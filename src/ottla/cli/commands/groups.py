@@ -66,7 +66,7 @@ def groups(**options: Any) -> None:
         sys.exit(1)
     selected = [group for group in found if _is_selected(group, options)]
     if wants_json():
-        print_json([{**one._asdict(), "type": one.type.capitalize()} for one in selected])
+        print_json([{**group._asdict(), "type": group.type.capitalize()} for group in selected])
     else:
         _print(selected)
 

@@ -222,7 +222,7 @@ def _stop(processes: list[psutil.Process], timeout_s: float) -> None:
     for process in gone:
         click.echo(f"stopped pid {process.pid}")
     if alive:
-        pids = ", ".join(str(one.pid) for one in alive)
+        pids = ", ".join(str(process.pid) for process in alive)
         raise ToolError(
             f"pid {pids} still runs after {timeout_s:g} s: it flushes its logs; wait longer "
             "(--timeout), or see its log"

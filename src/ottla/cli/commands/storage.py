@@ -171,7 +171,9 @@ def format_command(  # noqa: PLR0917 - click passes options by name
             no_initial_controllers=no_initial_controllers,
             initial_controllers=_parse_controllers(initial_controllers, broker_config),
             ignore_formatted=ignore_formatted,
-            scram_credentials=tuple(parse_scram_argument(one, os.urandom) for one in add_scram),
+            scram_credentials=tuple(
+                parse_scram_argument(argument, os.urandom) for argument in add_scram
+            ),
         )
         format_directories(broker_config, request, real_environment(broker_config))
     except (FormatError, ToolError, ValueError, CorruptMessage, OSError) as error:

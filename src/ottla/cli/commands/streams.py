@@ -118,7 +118,7 @@ def query(
     from ottla.streams.query.stores import StoreSelection
 
     topology = _load_topology(program)
-    settings = dict(setting("--conf", one) for one in conf)
+    settings = dict(setting("--conf", text) for text in conf)
     selection = StoreSelection(**given)
     try:
         with _session(settings, verbose=verbose) as spark:

@@ -147,7 +147,7 @@ class ToolGroup(click.Group):
         known = list(self.commands)
         name = _whole_name(args[0], known, ctx)
         if self.get_command(ctx, name) is None:
-            choices = ", ".join(f"'{one}'" for one in known)
+            choices = ", ".join(f"'{name}'" for name in known)
             proposal = did_you_mean(name, known)
             raise click.UsageError(
                 f"invalid choice: '{name}' (choose from {choices}){proposal}", ctx
@@ -196,9 +196,9 @@ def need(value: T | None, flag: str) -> T:
 
 def exclude_together(*names: str) -> None:
     """Raise UsageError if more than one of these parameters of the running command is given."""
-    given = [one for one in click.get_current_context().meta[GIVEN] if one.name in names]
+    given = [option for option in click.get_current_context().meta[GIVEN] if option.name in names]
     if len(given) > 1:
-        first, second = ("/".join(one.opts) for one in given[:2])
+        first, second = ("/".join(option.opts) for option in given[:2])
         raise click.UsageError(f"argument {second}: not allowed with argument {first}")
 
 

@@ -74,7 +74,7 @@ def require(value: object, name: str) -> None:
 
 def require_host_and_port(servers: str) -> None:
     """Raise UsageError with Kafka's text unless all servers have the form host:port."""
-    if not all(_ADDRESS.fullmatch(one) for one in servers.split(",")):
+    if not all(_ADDRESS.fullmatch(server) for server in servers.split(",")):
         raise click.UsageError("Please provide valid host:port like host1:9091,host2:9092\n")
 
 

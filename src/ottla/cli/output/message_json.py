@@ -56,7 +56,7 @@ def _field_json(value: Any, field: Field, version: int) -> str:
     if field.struct is None:
         return json_text(value)
     if field.is_array:
-        return json_list(message_json(one, version) for one in value)
+        return json_list(message_json(item, version) for item in value)
     return message_json(value, version)
 
 
@@ -95,7 +95,7 @@ def json_text(value: Any) -> str:  # noqa: PLR0911 - one answer a kind of value
         pairs = (f"{_string(name)}:{json_text(one)}" for name, one in value.items())
         return "{" + ",".join(pairs) + "}"
     if isinstance(value, list | tuple):
-        return json_list(json_text(one) for one in value)
+        return json_list(json_text(item) for item in value)
     return f'"{b64encode(value).decode()}"'
 
 

@@ -105,7 +105,8 @@ def end_to_end_latency(**flags: Any) -> None:
             topic = flags["topic"]
             # at the end of every partition before the first record is sent
             partitions = [
-                TopicPartition(topic, one.partition) for one in consumer.partitions_for(topic)
+                TopicPartition(topic, partition.partition)
+                for partition in consumer.partitions_for(topic)
             ]
             consumer.assign(partitions)
             consumer.seek_to_end(*partitions)
@@ -144,7 +145,7 @@ def _make_topic(flags: dict[str, Any]) -> None:
 
     topic = flags["topic"]
     with open_admin(flags["bootstrap_server"], flags["command_config"]) as admin:
-        if any(one.name == topic for one in admin.list_topics()):
+        if any(listing.name == topic for listing in admin.list_topics()):
             return
         click.echo(
             f'Topic "{topic}" does not exist. Will create topic with 1 partition(s) and '

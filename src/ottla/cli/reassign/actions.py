@@ -332,7 +332,7 @@ def throttled_replicas(moves: Mapping[TopicPartition, Move]) -> dict[str, dict[s
 def _set_throttles(admin: Admin, moves: Mapping[TopicPartition, Move], rate: int) -> None:
     """Throttle the replicas that move, and the brokers that take part."""
     _change(admin, ResourceType.TOPIC, throttled_replicas(moves))
-    brokers = {one for move in moves.values() for one in move.sources | move.destinations}
+    brokers = {broker for move in moves.values() for broker in move.sources | move.destinations}
     rates = {LEADER_RATE: str(rate), FOLLOWER_RATE: str(rate)}
     _change(admin, ResourceType.BROKER, {str(broker): rates for broker in sorted(brokers)})
     click.echo(f"The inter-broker throttle limit was set to {rate} B/s")

@@ -100,8 +100,8 @@ class ReplicaVerification:
         listed = [topic for topic in admin.list_topics() if pattern.fullmatch(topic.name)]
         if not listed:
             sys.exit(1)
-        described = admin.describe_topics([one.name for one in listed])
-        self._topic_ids: dict[str, Uuid] = {one.name: one.topic_id for one in listed}
+        described = admin.describe_topics([listing.name for listing in listed])
+        self._topic_ids: dict[str, Uuid] = {listing.name: listing.topic_id for listing in listed}
         self._of_broker: dict[int, list[TopicPartition]] = {}
         partitions = []
         for topic in described.values():

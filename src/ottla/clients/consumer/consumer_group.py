@@ -132,10 +132,10 @@ class ConsumerMembership(HeartbeatMember):
         elif self.state is MembershipState.RECONCILING and self._has_names():
             self._planned = self._resolved()
             target = set(self._planned)
-            revoked = tuple(one for one in owned if one not in target)
+            revoked = tuple(partition for partition in owned if partition not in target)
             if revoked:
                 self._steps.append(ListenerCall("revoked", revoked))
-            added = tuple(one for one in self._planned if one not in owned)
+            added = tuple(partition for partition in self._planned if partition not in owned)
             self._steps.append(ListenerCall("assigned", added))
 
     def _has_names(self) -> bool:

@@ -99,7 +99,9 @@ class FetchedPartitionRecords:
         self._failure: Exception | None = None  # raised by every further `take`
         # None: read_uncommitted. Otherwise the aborted transactions by first offset.
         self._aborted = (
-            None if aborted is None else sorted(aborted, key=lambda one: -one.first_offset)
+            None
+            if aborted is None
+            else sorted(aborted, key=lambda transaction: -transaction.first_offset)
         )
         self._aborted_producers: set[int] = set()
         self._check_crcs = check_crcs

@@ -241,7 +241,7 @@ class Fetcher:
         session.answered(response.session_id)
         self.client.metadata.update_nodes(response.node_endpoints)
         answers = [partition for topic in response.responses for partition in topic.partitions]
-        size = sum(len(one.records or b"") for one in answers)
+        size = sum(len(answer.records or b"") for answer in answers)
         if size:
             self._metrics.fetched_bytes(size)
         for topic in response.responses:

@@ -156,7 +156,9 @@ class AsyncShareConsumer(AsyncClient):
         timeout_ms = default_ms if timeout is None else timeout * 1000
         with self._runtime.lock:
             sent = core.begin_commit(timeout_ms)
-        await self._wait(lambda: all(one.done.done for one in sent), timeout_ms)
+        await self._wait(
+            lambda: all(acknowledgement.done.done for acknowledgement in sent), timeout_ms
+        )
         return core.outcome(sent)
 
     async def _wait(self, condition: Callable[[], bool], timeout_ms: float) -> None:

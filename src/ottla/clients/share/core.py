@@ -116,7 +116,7 @@ class ShareConsumerCore:
         """Acknowledge what the last poll returned, and request records."""
         self.require_open()
         self.put_back(self._rest)
-        if self.is_explicit and not all(one.is_decided for one in self._in_flight.values()):
+        if self.is_explicit and not all(records.is_decided for records in self._in_flight.values()):
             raise IllegalStateError(NOT_ALL)
         self._accept_implicitly()
         if not self.group.topics:
@@ -141,8 +141,10 @@ class ShareConsumerCore:
             raise pending_error
         self.group.user_poll(self.now_ms())
         self._raise_unreadable()
-        renewed = [record for one in self._in_flight.values() for record in one.take_renewed()]
-        if renewed or any(one.is_renewing for one in self._in_flight.values()):
+        renewed = [
+            record for records in self._in_flight.values() for record in records.take_renewed()
+        ]
+        if renewed or any(records.is_renewing for records in self._in_flight.values()):
             return renewed
         return self._take_buffered()
 
@@ -229,7 +231,7 @@ class ShareConsumerCore:
         """Send the decisions that were not sent."""
         self.client.advance(self.now_ms())
         deadline_ms = int(self.now_ms() + timeout_ms)
-        taken = (one.take_decided(deadline_ms) for one in self._in_flight.values())
+        taken = (records.take_decided(deadline_ms) for records in self._in_flight.values())
         sent = [one for one in taken if one is not None]
         for one in sent:
             one.done.on_done(lambda done, one=one: self._answered(one, done.error))  # type: ignore[misc] # the loop's value

@@ -110,8 +110,10 @@ class ShareFetcher:
     def drop_unassigned(self) -> None:
         """Release buffered records of partitions that the member has lost."""
         assigned = self._group.partitions()
-        kept = deque(one for one in self.buffered if one.key.partition in assigned)
-        self.buffered = deque(one for one in self.buffered if one.key.partition not in assigned)
+        kept = deque(fetched for fetched in self.buffered if fetched.key.partition in assigned)
+        self.buffered = deque(
+            fetched for fetched in self.buffered if fetched.key.partition not in assigned
+        )
         self.release_buffered()
         self.buffered = kept
 
@@ -365,7 +367,7 @@ def share_fetch(
 ) -> ShareFetchRequest:
     """Return a request that acknowledges, then acquires."""
     batches = _batches(sent, _FetchPartition.AcknowledgementBatch)
-    names = [*batches, *(one for one in added if one not in batches)]
+    names = [*batches, *(name for name in added if name not in batches)]
     return ShareFetchRequest(
         group_id=settings.group_id,
         member_id=member_id,
@@ -405,7 +407,7 @@ def share_acknowledge(
         group_id=settings.group_id,
         member_id=member_id,
         share_session_epoch=epoch,
-        is_renew_ack=any(one.renews for one in sent),
+        is_renew_ack=any(acknowledgement.renews for acknowledgement in sent),
         topics=[
             _AcknowledgeTopic(
                 topic_id=topic_id,

@@ -31,7 +31,7 @@ def offset_runs(types: Mapping[int, AcknowledgeType]) -> list[OffsetRun]:
     """Return the acknowledgements of a partition as a request carries them."""
     offsets = sorted(types)
     found = []
-    for _, group in groupby(enumerate(offsets), key=lambda one: one[1] - one[0]):
+    for _, group in groupby(enumerate(offsets), key=lambda pair: pair[1] - pair[0]):
         run = [offset for _, offset in group]
         kinds = [int(types[offset]) for offset in run]
         found.append(OffsetRun(run[0], run[-1], kinds[:1] if len(set(kinds)) == 1 else kinds))

@@ -81,7 +81,7 @@ class SimulatedCluster:
             for number in range(1, nodes + 1)
         }
         self.bootstrap = ",".join(
-            f"{one.host}:{PORT}" for one in self if "broker" in one.config["process.roles"]
+            f"{node.host}:{PORT}" for node in self if "broker" in node.config["process.roles"]
         )
 
     def _make(
@@ -136,14 +136,14 @@ class SimulatedCluster:
         if node_id is not None:
             await self[node_id].start()
             return
-        starts = [self.loop.create_task(one.start()) for one in self]
+        starts = [self.loop.create_task(node.start()) for node in self]
         for start in starts:
             await start
         while not self._is_known_everywhere():  # noqa: ASYNC110 - virtual time costs nothing
             await asyncio.sleep(0.001)
 
     def _is_known_everywhere(self) -> bool:
-        brokers = sum("broker" in one.config["process.roles"] for one in self)
+        brokers = sum("broker" in node.config["process.roles"] for node in self)
         return all(
             one.node is not None
             and len([*one.node.broker.image.cluster.unfenced_brokers()]) == brokers

@@ -191,7 +191,7 @@ def _shares(charges: list[tuple[str, int]]) -> str:
     total: dict[str, list[int]] = {}
     for what, duration_ns in charges:
         total.setdefault(what, []).append(duration_ns)
-    shares = sorted(total.items(), key=lambda one: -sum(one[1]))
+    shares = sorted(total.items(), key=lambda item: -sum(item[1]))
     return ", ".join(f"{len(ns)} {what} {sum(ns) // 1000} us" for what, ns in shares[:8])
 
 
