@@ -104,6 +104,14 @@ def test_the_high_watermark_is_the_end(disk: SimulatedDisk) -> None:
     assert 58 <= log.log_end_offset <= 60
 
 
+def test_a_node_without_high_watermarks(disk: SimulatedDisk) -> None:
+    """It has just started: a backup would have no records."""
+    disk.remove(f"source/{HIGH_WATERMARK_CHECKPOINT}")
+    with pytest.raises(LocalDiskError, match="has not written replication-offset-checkpoint yet"):
+        back_up(disk)
+    assert disk.list("place") == []
+
+
 def test_parts_and_earlier_points(disk: SimulatedDisk) -> None:
     """One topic, one partition, and an earlier time than the backup's."""
     right = serve(at(disk, "source"))["a-0"]

@@ -31,6 +31,7 @@ from ottla.raft.snapshot import parse_snapshot_name, snapshot_name
 from ottla.storage.batches import walk_file
 from ottla.storage.directories.checkpoints import decode_offsets, encode_offsets
 from ottla.storage.directories.log_dir import decode_meta_properties
+from ottla.storage.directories.partition_dir_names import partition_of
 from ottla.storage.directory import join
 from ottla.storage.layout import (
     BOOTSTRAP_CHECKPOINT,
@@ -92,6 +93,13 @@ class Backup:
         """Store all files, then the manifest; on_partition(name, total) is called after each."""
         directory, store = self._directory, self._store
         meta = decode_meta_properties(directory.read_file(META_PROPERTIES))
+        if not directory.exists(HIGH_WATERMARK_CHECKPOINT) and any(
+            partition_of(name) and name != METADATA_LOG for name in directory.list()
+        ):
+            raise LocalDiskError(
+                f"the node has not written {HIGH_WATERMARK_CHECKPOINT} yet: wait some seconds, or "
+                "stop the node"
+            )
         claim(store, meta.cluster_id, meta.node_id)
         if read_backups(store):
             with suppress(CorruptMessage):

@@ -148,7 +148,7 @@ def test_a_store_that_is_away_is_retried_and_no_secret_is_told() -> None:
     assert "\n" not in text
     assert SECRET not in text
     assert KEYS["access.key"] not in text
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(RetriableRemoteStorageError) as refused:
         storage_of(settings_of(f"http://127.0.0.1:{port}", retries="0", **{"cluster.id": "one"}))
     assert SECRET not in str(refused.value)
 
