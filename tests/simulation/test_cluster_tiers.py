@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla import NewTopic, TopicPartition
+from ottla import ConfigResource, NewTopic, ResourceType, TopicPartition
+from ottla.errors.named import UnknownServerError
 from ottla.server.remote import log_manager
 from ottla.storage.producers.snapshot import encode_snapshot
 from ottla.storage.remote.segment import SegmentState
@@ -91,7 +92,10 @@ class TieredCluster(SimulatedCluster):
             values: list[bytes] = []
             async with asyncio.timeout(300):
                 while len(values) < count:
-                    polled = await consumer.poll(timeout=1.0)
+                    try:
+                        polled = await consumer.poll(timeout=1.0)
+                    except UnknownServerError:
+                        continue  # the tier was not read: as in Kafka, the application repeats it
                     values += [bytes(record.value or b"") for record in polled]
         return values
 
@@ -272,6 +276,146 @@ def test_a_new_replica_begins_behind_the_tier(crash: bool) -> None:  # noqa: FBT
         async with cluster.admin() as admin:
             await admin.delete_records({TopicPartition("t", 0): 6})
         await until(lambda: len(cluster.store.segments("t-0-")) == 3)
+        await cluster.stop()
+
+    cluster.run(work())
+
+
+@pytest.mark.parametrize("seed", [41, 42, 43])
+def test_a_tier_that_delays_and_fails_loses_nothing(seed: int) -> None:
+    """All that was acknowledged is read back while calls fail and brokers die; nothing is left."""
+    cluster = TieredCluster(seed)
+    rng = Random(seed)
+
+    async def work() -> None:
+        await cluster.start()
+        await cluster.create(2)
+        cluster.store.fault_rate = 0.15
+        writes = [cluster.loop.create_task(cluster.write(15, partition=one)) for one in range(2)]
+        for _ in range(3):
+            await asyncio.sleep(4)
+            node_id = rng.randint(1, 3)
+            cluster.kill(node_id, power=rng.random() < 0.5)
+            await asyncio.sleep(rng.randint(1, 5))
+            await cluster.start(node_id)
+        for write in writes:
+            await write
+        for partition in range(2):
+            values = await cluster.values(15, partition)
+            assert list(dict.fromkeys(values)) == [b"%d" % one for one in range(15)]
+        cluster.store.fault_rate = 0
+        for partition in range(2):
+            await until(partial(cluster.is_copied, partition))
+        await asyncio.sleep(ABANDONED_MS / 1000)
+        for partition in range(2):
+            await until(partial(cluster.is_clean, partition))
+            values = await cluster.values(15, partition)
+            assert list(dict.fromkeys(values)) == [b"%d" % one for one in range(15)]
+        await cluster.stop()
+
+    cluster.run(work())
+
+
+def test_nothing_leaves_the_disks_while_the_tier_is_away() -> None:
+    """All replicas keep all segments; what was not copied is copied when it is back."""
+    cluster = TieredCluster(44)
+
+    async def work() -> None:
+        await cluster.start()
+        await cluster.create(1)
+        cluster.store.is_away = True
+        await cluster.write(5)
+        await asyncio.sleep(20)
+        for node in cluster:
+            replica = cluster.replica(node)
+            assert replica is not None
+            assert replica.log.local_log_start_offset == 0
+        assert await cluster.values(5) == [b"%d" % one for one in range(5)]
+        cluster.store.is_away = False
+        await until(cluster.is_copied)
+        await until(cluster.is_clean)
+        await cluster.stop()
+
+    cluster.run(work())
+
+
+def test_a_deletion_that_its_leader_does_not_end_is_resumed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The leader of the metadata deletes segments of a topic that is gone."""
+    monkeypatch.setattr(log_manager, "ORPHAN_MS", 20_000)
+    cluster = TieredCluster(45)
+
+    async def work() -> None:
+        await cluster.start()
+        await cluster.create(1)
+        await cluster.write(4)
+        await until(cluster.is_copied)
+        cluster.store.is_away = True
+        async with cluster.admin() as admin:
+            await admin.delete_topics(["t"])
+        await asyncio.sleep(2)
+        for node in cluster:
+            node.kill(power=False)
+        cluster.store.is_away = False
+        await cluster.start()
+        assert cluster.store.segments("t-0-")
+        await until(lambda: not cluster.store.files)
+        await cluster.stop()
+
+    cluster.run(work())
+
+
+def test_disabling_with_deletion_leaves_only_local_records() -> None:
+    """The log starts at the leader's local start, on all replicas; the tier is empty."""
+    cluster = TieredCluster(46)
+
+    async def work() -> None:
+        await cluster.start()
+        await cluster.create(1)
+        await cluster.write(5)
+        await until(cluster.is_copied)
+        await until(lambda: cluster.leading().log.local_log_start_offset == 4)
+        topic = ConfigResource(ResourceType.TOPIC, "t")
+        async with cluster.admin() as admin:
+            configs = {"remote.storage.enable": "false", "remote.log.delete.on.disable": "true"}
+            await admin.alter_configs({topic: configs})
+        await until(lambda: not cluster.store.files)
+        for node in cluster:
+            replica = cluster.replica(node)
+            assert replica is not None
+            await until(partial(_starts_at, replica, 4))
+        assert await cluster.values(1) == [b"4"]
+        await cluster.stop()
+
+    cluster.run(work())
+
+
+def _starts_at(replica: Partition, offset: int) -> bool:
+    return replica.log.log_start_offset == offset
+
+
+def test_with_copies_disabled_the_tier_is_read_and_expires() -> None:
+    """No further segment is copied; local segments expire with the whole log."""
+    cluster = TieredCluster(47)
+
+    async def work() -> None:
+        await cluster.start()
+        await cluster.create(1)
+        await cluster.write(4)
+        await until(cluster.is_copied)
+        await until(lambda: cluster.leading().log.local_log_start_offset == 3)
+        count = len(cluster.store.segments("t-0-"))
+        topic = ConfigResource(ResourceType.TOPIC, "t")
+        async with cluster.admin() as admin:
+            configs = {"remote.log.copy.disable": "true", "local.retention.bytes": "-2"}
+            await admin.alter_configs({topic: configs})
+            await cluster.write(3, first=4)
+            assert len(cluster.store.segments("t-0-")) == count
+            assert await cluster.values(7) == [b"%d" % one for one in range(7)]
+            await admin.alter_configs({topic: {"retention.ms": "5000"}})
+            await until(lambda: not cluster.store.files)
+            await until(lambda: cluster.leading().log.log_start_offset > 4)
         await cluster.stop()
 
     cluster.run(work())
