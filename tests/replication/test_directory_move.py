@@ -14,9 +14,12 @@ from ottla.replication.directory_move import DirectoryMove, MoveState, Need, Rea
 from ottla.replication.partition import Partition
 from ottla.storage.log.append_info import FetchIsolation
 from ottla.storage.log.config import LogConfig
+from ottla.storage.log.leader_epochs import EpochEntry
+from ottla.storage.log.truncation import RemoteState
+from ottla.storage.producers.snapshot import encode_snapshot
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import FileSlice
-from tests.storage.logs import NOW_MS, TOPIC_ID, flush
+from tests.storage.logs import NOW_MS, TOPIC_ID, flush, new_log, send
 from tests.storage.sets import A, drain, finish, make, open_set
 
 if TYPE_CHECKING:
@@ -213,3 +216,23 @@ def test_random_changes_of_a_log_that_moves(seed: int) -> None:
             elif need is Need.FLUSH:
                 world.flush()
     world.exchange()
+
+
+def test_a_tiered_log_is_copied_from_where_its_disk_begins() -> None:
+    """The copy has the starts, epochs and producers of what is in remote storage alone."""
+    world = World()
+    writer = new_log()
+    send(writer, 7, 0)
+    producers = writer.producer_state.entries_for_worker()
+    before = RemoteState(2, [EpochEntry(0, 0), EpochEntry(1, 5)], producers)
+    world.log.truncation.truncate_fully_and_start_at(9, now_ms=NOW_MS, before=before)
+    for _ in range(20):
+        world.append(epoch=2)
+    world.move.state = MoveState.ASSIGNED
+    assert world.advance() is Need.EXCHANGE
+    current, future = world.log, world.move.future
+    for log in (current, future):
+        assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (2, 9, 29)
+        assert log.leader_epochs.entries == [(0, 2), (1, 5), (2, 9)]
+        assert encode_snapshot(log.producer_state.producers.values()) == encode_snapshot(producers)
+    assert future.directory.exists(future.producer_state.snapshot_path(9))

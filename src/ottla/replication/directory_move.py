@@ -19,6 +19,7 @@ from ottla.errors import CorruptMessage
 from ottla.replication.log_copy import append_copied, cut_to_diverging, follow_offsets
 from ottla.storage.batches import leading_batches_size
 from ottla.storage.log.append_info import FetchIsolation
+from ottla.storage.log.truncation import RemoteState
 from ottla.types import FileSlice
 
 if TYPE_CHECKING:
@@ -108,8 +109,8 @@ class DirectoryMove:
             self._append(now_ms)
         if len(self._data):
             return Need.TURN
-        if future.log_end_offset < current.log_start_offset:
-            future.truncation.truncate_fully_and_start_at(current.log_start_offset, now_ms=now_ms)
+        if future.log_end_offset < current.local_log_start_offset:
+            self._begin_again(now_ms)
         found, _ = current.reads.find(
             future.log_end_offset,
             READ_BYTES,
@@ -172,6 +173,17 @@ class DirectoryMove:
             if epoch >= 0:
                 cut_to_diverging(future, epoch, end_offset, now_ms)
             if epoch < 0 or future.log_end_offset == before:
-                start = current.log_start_offset
-                future.truncation.truncate_fully_and_start_at(start, now_ms=now_ms)
+                self._begin_again(now_ms)
                 return
+
+    def _begin_again(self, now_ms: int) -> None:
+        """Empty the future log, to begin where the partition's log does on its disk."""
+        current, before = self.partition.log, None
+        start = current.local_log_start_offset
+        if start > current.log_start_offset:
+            before = RemoteState(
+                current.log_start_offset,
+                current.leader_epochs.between(-1, start),
+                current.producer_state.entries_at(start),
+            )
+        self.future.truncation.truncate_fully_and_start_at(start, now_ms=now_ms, before=before)

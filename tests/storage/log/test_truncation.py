@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.log.append_info import FetchIsolation
-from ottla.testing.disk import SimulatedDisk
+from ottla.storage.log.leader_epochs import EpochEntry, LeaderEpochs
+from ottla.storage.log.truncation import RemoteState, write_remote_state
+from ottla.storage.producers.snapshot import encode_snapshot
+from ottla.testing.disk import SimulatedCrash, SimulatedDisk
 from ottla.types import FileSlice
-from tests.storage.logs import NOW_MS, close, end, flush, new_log, put, send
+from tests.storage.logs import NOW_MS, SMALL, close, end, flush, new_log, put, send
 
 if TYPE_CHECKING:
     from ottla.storage.log.partition_log import PartitionLog
@@ -219,3 +223,63 @@ def test_a_restarted_log_renames_its_segments() -> None:
     flush(log)
     disk.kill()
     assert new_log(disk, recovery_point=13).log_end_offset == 13
+
+
+def test_a_cut_below_the_disk_does_not_move_the_start_of_what_is_remote() -> None:
+    """The log begins again at its start: else its leader would delete what is remote before it."""
+    log = new_log()
+    before = RemoteState(3, [EpochEntry(1, 3)], [])
+    log.truncation.truncate_fully_and_start_at(12, now_ms=NOW_MS, before=before)
+    assert (log.log_start_offset, log.highest_remote_offset) == (3, 11)
+    log.truncation.truncate_to(8, now_ms=NOW_MS)
+    assert (log.log_start_offset, log.log_end_offset, log.highest_remote_offset) == (3, 3, 2)
+
+
+def test_a_cut_lowers_the_highest_remote_offset() -> None:
+    """Other records follow there, which are not in remote storage: they must stay on the disk."""
+    log = written(SimulatedDisk())
+    log.copied_to_tier(19)
+    log.truncation.truncate_to(10, now_ms=NOW_MS)
+    assert log.highest_remote_offset == 9
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_crash_leaves_a_log_before_or_behind_the_tier(seed: int) -> None:
+    """At each change of the disk: it begins behind with all that it must know there, or not."""
+    behind = 0
+    for count in range(1, CRASHES):
+        disk = SimulatedDisk(seed)
+        log = written(disk, 6)
+        producers = log.producer_state.entries_for_worker()
+        epochs = LeaderEpochs([EpochEntry(0, 0), EpochEntry(2, 15)])
+        disk.crash_at(disk.calls + count)
+        is_over = False
+        try:
+            held = disk.open_directory("t-0")
+            write_remote_state(held, 20, encode_snapshot(producers), epochs)
+            held.close()
+            before = RemoteState(0, epochs.entries, producers, is_written=True)
+            log.truncation.truncate_fully_and_start_at(20, now_ms=NOW_MS, before=before)
+            flush(log)
+            is_over = True
+        except SimulatedCrash:
+            pass
+        disk.crash()
+        again = new_log(disk, config=replace(SMALL, remote_storage_enable=True))
+        assert again.log_start_offset == 0
+        if again.log_end_offset == 20:
+            behind += 1
+            assert again.local_log_start_offset == 20
+            assert again.leader_epochs.entries == epochs.entries
+            assert encode_snapshot(again.producer_state.producers.values()) == encode_snapshot(
+                producers
+            )
+        else:
+            assert not is_over
+            assert again.log_end_offset <= 6
+    assert is_over
+    assert behind > 1
+
+
+CRASHES = 40
+"""More than the changes of the disk."""

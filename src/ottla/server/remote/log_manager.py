@@ -317,6 +317,7 @@ class RemoteLogManager:
         if candidate is None:
             return False
         max_timestamp_ms, files = yield self._run_job(self._copiers, candidate.read)
+        partition_log.producer_state.snapshot_written(candidate.end_offset)
         segment = described(
             partition_log,
             candidate,

@@ -19,10 +19,8 @@ from ottla.protocol.apis.offset_for_leader_epoch import OffsetForLeaderEpochRequ
 from ottla.protocol.offset_timestamps import EARLIEST_LOCAL_TIMESTAMP
 from ottla.purgatory.pending import Pending
 from ottla.replication.log_copy import Cut
-from ottla.storage.layout import LEADER_EPOCH_CHECKPOINT, SNAPSHOT_SUFFIX, segment_file_name
-from ottla.storage.log.flush import replace_file
 from ottla.storage.log.leader_epochs import decode_leader_epochs
-from ottla.storage.log.truncation import RemoteState
+from ottla.storage.log.truncation import RemoteState, write_remote_state
 from ottla.storage.producers.snapshot import decode_snapshot
 from ottla.storage.remote.storage_manager import IndexKind, RemoteStorageError
 
@@ -139,12 +137,8 @@ class RemoteStateBuilder:
         start_offset = max(start_offset, epochs.entries[0].start_offset)
         snapshot = self._index(segment, IndexKind.PRODUCER_SNAPSHOT)
         producers = decode_snapshot(snapshot)
-        name = segment_file_name(segment.end_offset + 1, SNAPSHOT_SUFFIX)
-        held.write_file(name, snapshot)
-        held.sync_file(name)
-        replace_file(held, LEADER_EPOCH_CHECKPOINT, epochs.encode())
-        held.sync()
-        return RemoteState(start_offset, epochs.entries, producers)
+        write_remote_state(held, segment.end_offset + 1, snapshot, epochs)
+        return RemoteState(start_offset, epochs.entries, producers, is_written=True)
 
     def _index(self, segment: RemoteSegment, kind: IndexKind) -> bytes:
         with closing(self._storage.read_index(segment, kind)) as stream:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ottla.storage.producers.rebuild import ProducerRebuild
     from ottla.storage.producers.state import Snapshots
     from ottla.storage.segments.segment import Segment
+    from ottla.types import Buffer
 
 
 class SharedSync:
@@ -127,7 +128,7 @@ class FlushJob:
 
 
 def replace_file(
-    open_directory: OpenDirectory, name: str, data: bytes, *, sync: bool = True
+    open_directory: OpenDirectory, name: str, data: Buffer, *, sync: bool = True
 ) -> None:
     """Replace a file, its content durable if sync; its name is once the directory is synced."""
     temporary = f"{name}{TEMPORARY_SUFFIX}"

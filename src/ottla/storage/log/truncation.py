@@ -9,16 +9,20 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.storage.layout import LEADER_EPOCH_CHECKPOINT, SNAPSHOT_SUFFIX, segment_file_name
+from ottla.storage.log.flush import replace_file
 from ottla.storage.log.retention import segments_to_delete
 from ottla.storage.segments.segment import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ottla.storage.log.leader_epochs import EpochEntry
+    from ottla.storage.directory import OpenDirectory
+    from ottla.storage.log.leader_epochs import EpochEntry, LeaderEpochs
     from ottla.storage.log.partition_log import PartitionLog
     from ottla.storage.log.retention import ClockStep
     from ottla.storage.producers.entry import ProducerEntry
+    from ottla.types import Buffer
 
 _log = logging.getLogger("ottla.storage")
 
@@ -29,7 +33,18 @@ class RemoteState(NamedTuple):
     log_start_offset: int
     epochs: Sequence[EpochEntry]
     producers: Sequence[ProducerEntry]
-    """Producers after the last of these records; their snapshot is on the disk already."""
+    """Producers after the last of these records."""
+    is_written: bool = False
+    """Whether the epochs and the snapshot are durable already."""
+
+
+def write_remote_state(
+    held: OpenDirectory, offset: int, snapshot: Buffer, epochs: LeaderEpochs
+) -> None:
+    """Write what is known at offset durably, before the log begins there; in a worker."""
+    replace_file(held, segment_file_name(offset, SNAPSHOT_SUFFIX), snapshot)
+    replace_file(held, LEADER_EPOCH_CHECKPOINT, epochs.encode())
+    held.sync()
 
 
 class LogTruncation:
@@ -110,7 +125,9 @@ class LogTruncation:
             log.leader_epochs.truncate_from_end(offset)
             return False
         if offset < log.segments[0].base_offset:
-            self.truncate_fully_and_start_at(offset, now_ms=now_ms)
+            # where remote storage has the records before the segments, the log must not begin at
+            # offset: as a leader it would delete them there
+            self.truncate_fully_and_start_at(min(offset, log.log_start_offset), now_ms=now_ms)
             return True
         try:
             self._cut(offset, now_ms)
@@ -151,9 +168,9 @@ class LogTruncation:
     ) -> None:
         """Drop everything and begin at offset: the leader's log starts after this one's end.
 
-        Or its local log does, and remote storage has what is `before`; a worker has written the
-        epochs and the snapshot of that durably: after a crash a log that begins at offset without
-        them would not know its producers, and as a leader not find what is remote.
+        Or its local log does, and remote storage has what is `before`. For a follower a worker has
+        written that durably: after a crash a log that begins at offset without it would not know
+        its producers, and as a leader not find what is remote.
         Appends may follow at once: new files do not mix with what a power cut brings back.
         """
         log = self._log
@@ -162,7 +179,9 @@ class LogTruncation:
             log.retire_segments(list(log.segments), now_ms)
             log.producer_state.truncate_fully_and_start_at(offset)
             if before is not None:
-                log.producer_state.adopt_snapshot(offset, before.producers, now_ms)
+                log.producer_state.adopt_snapshot(
+                    offset, before.producers, now_ms, is_written=before.is_written
+                )
             segment = Segment.create(
                 log.directory, log.name, offset, config=log.config, now_ms=now_ms
             )

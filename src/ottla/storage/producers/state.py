@@ -500,9 +500,22 @@ class PartitionProducers:
         self.end_offset = max(self.end_offset, log_start_offset)
         self._snapshot_offset = self.snapshots[-1] if self.snapshots else 0
 
-    def adopt_snapshot(self, offset: int, entries: Sequence[ProducerEntry], now_ms: int) -> None:
-        """Begin at offset with the producers of a snapshot that lies on the disk already."""
+    def entries_at(self, offset: int) -> Sequence[ProducerEntry]:
+        """Return the entries of the snapshot at offset; none where it is missing or damaged."""
+        return (self._read_snapshot(offset) or ()) if offset in self.snapshots else ()
+
+    def snapshot_written(self, offset: int) -> None:
+        """Take note of a snapshot that another one wrote."""
+        if offset not in self.snapshots:
+            insort(self.snapshots, offset)
+
+    def adopt_snapshot(
+        self, offset: int, entries: Sequence[ProducerEntry], now_ms: int, *, is_written: bool
+    ) -> None:
+        """Begin at offset with a snapshot, which the next flush writes if need be."""
         self.snapshots = [offset]
+        if not is_written:
+            self.unflushed_snapshots[offset] = entries
         self._restore(entries, now_ms - self.producer_id_expiration_ms)
         self._snapshot_offset = self._loaded_offset = self.end_offset = offset
 
