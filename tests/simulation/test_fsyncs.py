@@ -22,7 +22,10 @@ from ottla.storage.directories.checkpoints import decode_offsets, encode_offsets
 from ottla.storage.directories.log_dir import LogDirectory, decode_meta_properties
 from ottla.storage.layout import CLEAN_MARKER, META_PROPERTIES, RECOVERY_POINT_CHECKPOINT
 from ottla.storage.log.inspection import LogInspection, inspect_log
+from ottla.storage.log.leader_epochs import EpochEntry, LeaderEpochs
 from ottla.storage.log.repair import lower_checkpoints, truncate_log
+from ottla.storage.log.truncation import write_remote_state
+from ottla.storage.remote.copying import next_candidate
 from ottla.storage.remote.managers.directory import ROOT, DirectoryStorage
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import OffsetAndEpoch, TopicPartition, Uuid
@@ -77,6 +80,8 @@ TRUNCATED = (
     "begin_truncation: "
     "directory.write_file_atomically(_TRUNCATION_PATH, encode_offsets({_PARTITION: offset}))"
 )
+REMOTE_STATE = "write_remote_state: held.sync()"
+REBUILT_SNAPSHOT = "SegmentToCopy._rebuild_snapshot: held.sync()"
 REMOTE_ROOT = "DirectoryStorage.configure: directory.sync()"
 REMOTE_MARKER = (
     'DirectoryStorage._claim: directory.write_file_atomically(MARKER, f"{cluster_id}\\n".encode())'
@@ -105,6 +110,8 @@ NOTICED_AFTER_A_CALL = {
     REPAIR_LOG,
     REPAIR_NAMES,
     TRUNCATED,
+    REMOTE_STATE,
+    REBUILT_SNAPSHOT,
     REMOTE_ROOT,
     REMOTE_MARKER,
     REMOTE_FILE,
@@ -426,6 +433,39 @@ def _remote_segment_returns(seed: int) -> bool:
 
 
 @pytest.mark.conformance
+def _remote_state_is_lost(seed: int) -> bool:
+    disk = SimulatedDisk(seed)
+    log = new_log(disk)
+    send(log, 1, 0)
+    flush(log)
+    held = disk.open_directory(log.name)
+    epochs = LeaderEpochs([EpochEntry(1, 0), EpochEntry(3, 5)])
+    write_remote_state(held, 20, b"snapshot", epochs)
+    held.close()
+    disk.crash()
+    path = log.producer_state.snapshot_path(20)
+    found = disk.content(path) if disk.exists(path) else b""
+    return found != b"snapshot" or disk.content("t-0/leader-epoch-checkpoint") != epochs.encode()
+
+
+def _rebuilt_snapshot_is_lost(seed: int) -> bool:
+    disk = SimulatedDisk(seed)
+    log = new_log(disk)
+    for number in range(20):
+        send(log, 2, number)
+    log.update_high_watermark(log.log_end_offset)
+    flush(log)
+    path = log.producer_state.snapshot_path(log.segments.base_offsets[1])
+    expected = disk.content(path)
+    disk.remove(path)
+    disk.sync("t-0")
+    candidate = next_candidate(log, -1)
+    assert candidate is not None
+    candidate.read()
+    disk.crash()
+    return not disk.exists(path) or disk.content(path) != expected
+
+
 @pytest.mark.parametrize(
     ("place", "fails"),
     [
@@ -445,6 +485,8 @@ def _remote_segment_returns(seed: int) -> bool:
         (REPAIR_LOG, _damage_returns),
         (REPAIR_NAMES, _removed_segments_return),
         (TRUNCATED, _truncation_has_gaps),
+        (REMOTE_STATE, _remote_state_is_lost),
+        (REBUILT_SNAPSHOT, _rebuilt_snapshot_is_lost),
         (REMOTE_ROOT, _remote_segment_is_lost),
         (REMOTE_MARKER, _remote_storage_is_another_clusters),
         (REMOTE_FILE, _remote_segment_is_lost),
