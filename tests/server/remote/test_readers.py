@@ -10,6 +10,7 @@ import pytest
 import ottla
 from ottla import TopicPartition
 from ottla.testing import Cluster
+from tests.server.metrics.test_shares import scraped
 from tests.server.remote.test_tier import TIERED, settings_of, until_copied
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         "group.share.heartbeat.interval.ms": "100",
         "group.share.min.heartbeat.interval.ms": "100",
         "group.share.assignment.interval.ms": "0",
+        "metrics.listener": "127.0.0.1:0",
     }
     with Cluster(config=settings) as running:
         with ottla.Admin(bootstrap_servers=running.bootstrap) as admin:
@@ -94,3 +96,45 @@ def test_a_share_group_gets_each_record_once(cluster: Cluster, isolation: str, c
             values += [record.value[:6] for record in consumer.poll(0.5) if record.value]
         assert consumer.poll(0.2) == []
     assert values == COMMITTED if isolation else len(set(values)) == count
+
+
+def test_reads_of_the_tier_are_counted(cluster: Cluster) -> None:
+    """Under Kafka's names; so are the operations that wait for them."""
+    with ottla.Consumer(
+        bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest"
+    ) as consumer:
+        consumer.assign([TopicPartition("t", 0)])
+        while not consumer.poll(0.5):
+            pass
+    found = scraped(cluster)
+    traffic = "kafka_server_brokertopicmetrics_remotefetch"
+    assert found[f"{traffic}requests_total"] >= 1
+    assert found[f"{traffic}bytes_total"] >= 1_000_000
+    assert found[f"{traffic}errors_total"] == 0
+    pool = "kafka_log_remote_remotestoragethreadpool"
+    assert found[f"{pool}_remotelogreadertaskqueuesize"] == 0
+    waiting = "kafka_server_delayedoperationpurgatory_numdelayedoperations"
+    for name in ("RemoteFetch", "RemoteListOffsets"):
+        assert found[f'{waiting}{{delayedOperation="{name}"}}'] == 0
+
+
+def test_spark_reads_a_tiered_topic(cluster: Cluster) -> None:
+    """As a batch, task after task: what is committed, from both tiers."""
+    pytest.importorskip("pyarrow")
+    pytest.importorskip("pyspark")
+    from ottla.spark.batch_reader import BatchReader
+    from ottla.spark.options import read_options
+
+    given = {
+        "kafka.bootstrap.servers": cluster.bootstrap,
+        "subscribe": "t",
+        "kafka.isolation.level": "read_committed",
+    }
+    reader = BatchReader(read_options(given, streaming=False), ("value",))
+    values = [
+        row["value"][:6]
+        for task in reader.partitions()
+        for batch in reader.read(task)
+        for row in batch.to_pylist()
+    ]
+    assert values == COMMITTED

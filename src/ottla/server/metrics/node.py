@@ -328,6 +328,20 @@ _REPLICATED_IN, _REPLICATED_OUT, _MOVED_IN, _MOVED_OUT = (
         ("ReassignmentBytesOutPerSec", "Of these to replicas that a reassignment adds."),
     )
 )
+_REMOTE_BYTES, _REMOTE_READS, _REMOTE_ERRORS = (
+    meter("kafka.server", "BrokerTopicMetrics", name, text)
+    for name, text in (
+        ("RemoteFetchBytesPerSec", "Bytes read from remote storage for fetches."),
+        ("RemoteFetchRequestsPerSec", "Reads of remote storage for fetches."),
+        ("RemoteFetchErrorsPerSec", "Those that failed, searches by time included."),
+    )
+)
+_REMOTE_QUEUE = gauge(
+    "kafka.log.remote",
+    "RemoteStorageThreadPool",
+    "RemoteLogReaderTaskQueueSize",
+    "Reads of remote storage that wait for a thread.",
+)
 _CONNECTIONS = client_gauge("socket-server-metrics", "connection-count", "Open connections.")
 _CONNECTIONS_NAME = _CONNECTIONS._replace(classic=_CONNECTIONS.reporter)
 _ACCEPTED = own(
@@ -498,6 +512,10 @@ class NodeMetrics:
         }
         if (reader := broker.remote_reader) is not None:
             waiting |= {"RemoteFetch": reader.fetches, "RemoteListOffsets": reader.searches}
+            yield Series(_REMOTE_BYTES, _ONE, (reader.read_bytes,))
+            yield Series(_REMOTE_READS, _ONE, (reader.read_count,))
+            yield Series(_REMOTE_ERRORS, _ONE, (reader.failed_count,))
+            yield Series(_REMOTE_QUEUE, _ONE, (reader.queued_count,))
         names = tuple(label_text(delayedOperation=name) for name in waiting)
         yield Series(
             _PURGATORY_SIZE, names, [purgatory.watched_count for purgatory in waiting.values()]

@@ -136,9 +136,8 @@ class RemoteReader:
 
     def reconfigure(self, config: BrokerConfig) -> None:
         """Apply changed settings."""
-        self._max_open = (
-            config.remote_log_reader_threads + config.remote_log_reader_max_pending_tasks
-        )
+        self._threads: int = config.remote_log_reader_threads
+        self._max_open = self._threads + config.remote_log_reader_max_pending_tasks
         self.max_wait_ms: int = config.remote_fetch_max_wait_ms
         """How long a fetch waits for the tier, whatever the client's limit."""
         self.search_timeout_ms: int = config.remote_list_offsets_request_timeout_ms
@@ -153,6 +152,11 @@ class RemoteReader:
         """Yield what waits without an end."""
         yield from self.fetches.stalls()
         yield from self.searches.stalls()
+
+    @property
+    def queued_count(self) -> int:
+        """Reads that wait for a thread."""
+        return max(self.open_count - self._threads, 0)
 
     @property
     def is_throttled(self) -> bool:
