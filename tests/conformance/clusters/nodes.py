@@ -59,7 +59,7 @@ class Node:
         self.ports = free_ports(3)
         """Of clients, of other brokers, of the quorum."""
         self.process: subprocess.Popen[bytes] | None = None
-        self._command = command
+        self.command = command
 
     @property
     def settings(self) -> Path:
@@ -98,7 +98,7 @@ class Node:
         ready = ["--ready-file", str(self._ready)] if self.member.kind == "ottla" else []
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
-                [*self._command, str(self.settings), *ready],
+                [*self.command, str(self.settings), *ready],
                 cwd=self.directory,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -185,6 +185,13 @@ class Cluster:
             return [sys.executable, "-m", "ottla", "server-start"]
         assert self._kafka is not None
         return self._kafka.command("kafka.Kafka")
+
+    def replace(self, node: Node, kind: Member) -> None:
+        """Stop a node cleanly and start one of the other kind on its directory, with its roles."""
+        node.stop()
+        node.member = kind._replace(roles=node.member.roles)
+        node.command = self._command(node.member)
+        node.start()
 
     def format(self, settings_of: Mapping[int, Mapping[str, str]] | None = None) -> None:
         """Write the settings and format the directories, each with the tool of its node.
