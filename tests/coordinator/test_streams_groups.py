@@ -81,9 +81,10 @@ def done(pending: Pending[Any]) -> Any:
     return pending.value
 
 
-def send(made: World, **fields: Any) -> HeartbeatResult:
+def send(made: World, *, connection_id: str = "", **fields: Any) -> HeartbeatResult:
     given = {"group_id": "g", "endpoint_information_epoch": 0, **fields}
-    answer: HeartbeatResult = done(made.coordinator.streams.heartbeat(Request(**given), CONTEXT))
+    context = replace(CONTEXT, connection_id=connection_id)
+    answer: HeartbeatResult = done(made.coordinator.streams.heartbeat(Request(**given), context))
     return answer
 
 
@@ -440,6 +441,63 @@ def test_a_lost_response_is_answered_again() -> None:
     assert beat(made, "a", 2, left).member_epoch == 3
     assert beat(made, "a", 2, left).member_epoch == 3
     assert beat(made, "a", 2, everything).error_code == ErrorCode.FENCED_MEMBER_EPOCH
+
+
+def test_tasks_of_a_lost_response_are_sent_again_over_another_connection() -> None:
+    """Over the connection that the response took they are sent once, as by Kafka."""
+    made = world()
+    everything = {"0": [0, 1, 2, 3], "1": [0, 1, 2, 3]}
+    join(made, "a", connection_id="1")
+    assert beat(made, "a", 2, {}, connection_id="1").active_tasks is None
+    assert beat(made, "a", 2, connection_id="2").active_tasks is None
+    assert tasks_of(beat(made, "a", 2, {}, connection_id="2").active_tasks) == everything
+    assert beat(made, "a", 2, {}, connection_id="2").active_tasks is None
+    assert beat(made, "a", 2, everything, connection_id="3").active_tasks is None
+
+
+def test_tasks_to_give_up_are_named_again_after_a_lost_response() -> None:
+    made = world()
+    everything = {"0": [0, 1, 2, 3], "1": [0, 1, 2, 3]}
+    join(made, "a", connection_id="1")
+    join(made, "b", connection_id="2")
+    kept = tasks_of(beat(made, "a", 2, everything, connection_id="1").active_tasks)
+    assert kept != everything
+    assert beat(made, "a", 2, everything, connection_id="1").active_tasks is None
+    assert tasks_of(beat(made, "a", 2, everything, connection_id="3").active_tasks) == kept
+
+
+def test_another_coordinator_sends_tasks_again_that_were_not_taken() -> None:
+    made = world()
+    everything = {"0": [0, 1, 2, 3], "1": [0, 1, 2, 3]}
+    join(made, "a", connection_id="1")
+    made.elect()
+    assert tasks_of(beat(made, "a", 2, {}, connection_id="1").active_tasks) == everything
+
+
+def test_tasks_whose_response_was_an_error_are_sent_again() -> None:
+    """The records may be committed after the write has timed out."""
+    made = world()
+    everything = {"0": [0, 1, 2, 3], "1": [0, 1, 2, 3]}
+    join(made, "a", connection_id="1")
+    join(made, "b", connection_id="2")
+    made.log.is_holding = True
+    request = Request(
+        group_id="g",
+        member_id="a",
+        member_epoch=2,
+        endpoint_information_epoch=0,
+        active_tasks=ids(everything),
+        standby_tasks=[],
+        warmup_tasks=[],
+    )
+    context = replace(CONTEXT, connection_id="1")
+    pending = made.coordinator.streams.heartbeat(request, context)
+    made.advance(5_001)
+    assert pending.value.response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    made.log.is_holding = False
+    made.log.commit(0)
+    answer = beat(made, "a", 2, everything, connection_id="1")
+    assert sum(map(len, tasks_of(answer.active_tasks).values())) == 4
 
 
 def commit(made: World, member_id: str, epoch: int, topic_name: str, partition: int) -> int:

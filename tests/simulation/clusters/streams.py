@@ -66,7 +66,7 @@ class Process:
         self.epoch = _JOINS
         self.active: frozenset[int] = frozenset()
         self._has_told = False
-        """Whether the coordinator knows what runs."""
+        """Whether a response came after the last report of what runs."""
 
     def request(self, *, leaves: bool = False) -> StreamsGroupHeartbeatRequest:
         """Return the next heartbeat; one that joins says everything."""
@@ -96,6 +96,10 @@ class Process:
             given = frozenset(index for one in answer.active_tasks for index in one.partitions)
             self._has_told = given == self.active
             self.active = given
+
+    def report_again(self) -> None:
+        """Report everything with the next heartbeat, as Kafka's client after a failure."""
+        self._has_told = False
 
     def forget(self) -> None:
         """Give up everything, and join again."""
@@ -171,6 +175,7 @@ class StreamsWork:
     async def _beat(self, admin: AsyncAdmin, process: Process) -> None:
         answer = await self._send(admin, process.request())
         if answer is None:
+            process.report_again()
             return
         code = ErrorCode(answer.error_code)
         if code in _LOST:
@@ -179,6 +184,8 @@ class StreamsWork:
         elif not code:
             self._count("heartbeats")
             process.take(answer)
+        else:
+            process.report_again()
 
     @staticmethod
     async def _send(

@@ -98,13 +98,15 @@ class RequestContext:
     """The client of a request and the API version.
 
     client_host is the peer's address as Java prints it, with a slash in front: "/127.0.0.1".
-    may_describe_topic says which topics a pattern finds.
+    may_describe_topic says which topics a pattern finds; connection_id is the name of the
+    connection, which no other one of this broker has.
     """
 
     client_id: str
     client_host: str
     api_version: int
     may_describe_topic: Callable[[str], bool] = allow_all
+    connection_id: str = ""
 
 
 class TopicNames(Protocol):

@@ -67,7 +67,12 @@ _SHOWN_ERRORS: Final = 3
 
 
 def _context(ctx: Context) -> RequestContext:
-    return RequestContext(ctx.client_id, ctx.client_host, ctx.api_version)
+    return RequestContext(
+        ctx.client_id,
+        ctx.client_host,
+        ctx.api_version,
+        connection_id=ctx.connection.connection_id,
+    )
 
 
 def _refuse_hidden(ctx: Context, request: Any, names: Iterable[str]) -> Denied | None:

@@ -65,6 +65,11 @@ class AssignedTasks:
         """Whether there are none of any kind."""
         return not (self.active or self.standby or self.warmup)
 
+    @property
+    def tasks(self) -> Tasks:
+        """The tasks without their epochs."""
+        return Tasks(without_epochs(self.active), self.standby, self.warmup)
+
     def merge(self, other: AssignedTasks) -> AssignedTasks:
         """Return the tasks of both."""
         active = {key: dict(value) for key, value in self.active.items()}
@@ -202,7 +207,7 @@ class StreamsGroup(MemberGroup[StreamsMember, Tasks]):
 
     Soft: configured, the topology with the topics of the cluster; shutdown_member_id, the member
     that requested the end of the application; the endpoint epoch, and the endpoints by member as
-    they were listed last.
+    they were listed last; the connection over which each member was last sent its tasks.
     """
 
     group_type = "Streams"
@@ -214,6 +219,7 @@ class StreamsGroup(MemberGroup[StreamsMember, Tasks]):
         self.shutdown_member_id: str | None = None
         self.endpoint_epoch = 0
         self.endpoints: dict[str, ListedEndpoint] = {}
+        self.connection_ids: dict[str, str] = {}
         self._validated_epoch: TimelineObject[int] = TimelineObject(registry, 0)
         self._configs: TimelineObject[Mapping[str, str]] = TimelineObject(registry, {})
         self._topology: TimelineObject[StreamsTopology | None] = TimelineObject(registry, None)
@@ -291,6 +297,7 @@ class StreamsGroup(MemberGroup[StreamsMember, Tasks]):
         """Remove a member; no effect for others."""
         self._move(member_id, None)
         self.members.pop(member_id, None)
+        self.connection_ids.pop(member_id, None)
         if not self.members:
             self.shutdown_member_id = None
 

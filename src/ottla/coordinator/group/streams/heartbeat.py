@@ -14,6 +14,7 @@ GroupMetadataManager.maybeReconcile.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.coordinator.group.member_group import JOIN_EPOCH
@@ -66,6 +67,7 @@ class _Call:
     group: StreamsGroup
     request: Request
     owned: Tasks | None
+    connection_id: str
     has_changed: bool = False
     records: list[CoordinatorRecord] = field(default_factory=list)
     statuses: list[api.Status] = field(default_factory=list)
@@ -88,7 +90,7 @@ def heartbeat(
         group = groups.new(group_id) if is_joining else groups.get(group_id)
     if is_joining:
         check_size(group, groups.settings(group_id).max_size)
-    call = _Call(groups, group, request, _owned(request))
+    call = _Call(groups, group, request, _owned(request), context.connection_id)
     member = _find_member(call)
     updated = _with_request(member, request, context)
     if updated != member:
@@ -102,7 +104,8 @@ def heartbeat(
     if request.shutdown_application and group.shutdown_member_id is None:
         group.shutdown_member_id = request.member_id
     response = _response(call, member, reconciled, configured)
-    return Result(HeartbeatResult(response, configured.missing), call.records)
+    on_append = partial(_note_connection, call, response.active_tasks is not None)
+    return Result(HeartbeatResult(response, configured.missing), call.records, on_append)
 
 
 def _owned(request: Request) -> Tasks | None:
@@ -245,12 +248,13 @@ def _response(
         status=None,
         endpoint_information_epoch=0,
     )
-    if request.member_epoch == JOIN_EPOCH or reconciled.assigned != member.assigned:
-        assigned = reconciled.assigned
-        response.active_tasks = _task_ids(without_epochs(assigned.active))
-        response.standby_tasks = _task_ids(assigned.standby)
-        response.warmup_tasks = _task_ids(assigned.warmup)
-        group.endpoint_epoch += reconciled.user_endpoint is not None
+    is_new = request.member_epoch == JOIN_EPOCH or reconciled.assigned != member.assigned
+    if is_new or _has_lost_tasks(call, reconciled):
+        tasks = reconciled.assigned.tasks
+        response.active_tasks = _task_ids(tasks.active)
+        response.standby_tasks = _task_ids(tasks.standby)
+        response.warmup_tasks = _task_ids(tasks.warmup)
+        group.endpoint_epoch += is_new and reconciled.user_endpoint is not None
     if group.endpoint_epoch != request.endpoint_information_epoch:
         response.partitions_by_user_endpoint = _list_endpoints(
             group, reconciled, configured, groups.topics
@@ -267,6 +271,33 @@ def _response(
         )
     response.status = call.statuses
     return response
+
+
+def _note_connection(call: _Call, has_tasks: bool, error: KafkaError | None) -> None:  # noqa: FBT001 - a callback
+    """Note over which connection a member was sent its tasks, once the response is released."""
+    group = call.groups.find(call.request.group_id)  # a new group is made by the replay
+    member_id = call.request.member_id
+    if group is None or member_id not in group.members:
+        return
+    if error is not None:
+        group.connection_ids.pop(member_id, None)
+    elif has_tasks:
+        group.connection_ids[member_id] = call.connection_id
+
+
+def _has_lost_tasks(call: _Call, member: StreamsMember) -> bool:
+    """Whether the response with the member's tasks may not have arrived: they are repeated.
+
+    Kafka sends tasks once: a member that lost the response runs none of them until the group's next
+    rebalance, and keeps those it should give up until its rebalance timeout. Its client opens
+    another connection after a lost response, and then reports all that it runs. Over the same
+    connection the answers are Kafka's.
+    """
+    return (
+        call.owned is not None
+        and call.group.connection_ids.get(member.member_id) != call.connection_id
+        and call.owned != member.assigned.tasks
+    )
 
 
 def _task_ids(tasks: TaskMap) -> list[api.TaskIds]:
