@@ -253,6 +253,13 @@ class FetchSession:
 
     # Responses
 
+    def serve_in_order(self, returned: Iterable[FetchedPartition]) -> None:
+        """Serve the partitions in the order of the session's first response, as Kafka."""
+        for fetched in returned:
+            self._last_position += 1
+            self.partitions[fetched.key].position = self._last_position
+        self._is_in_order = False
+
     def changed(self, results: Iterable[FetchedPartition]) -> list[FetchedPartition]:
         """Return those that differ from what was returned last; store what they say."""
         partitions = self.partitions

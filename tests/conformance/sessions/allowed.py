@@ -171,7 +171,6 @@ UNORDERED: tuple[tuple[str, str], ...] = (
     ("create_topics", "topics"),
     ("create_topics", "configs"),
     ("create_partitions", "results"),
-    ("fetch", "partitions"),  # what is not read, because of an error, comes last
     ("produce", "partition_responses"),
     ("produce", "responses"),
     ("describe_producers", "active_producers"),

@@ -151,6 +151,47 @@ def test_a_partition_unknown_before_a_wait_is_unknown_after_it(cluster: Cluster)
     other.close()
 
 
+def named(answer: Any) -> list[tuple[Uuid, int]]:
+    return [
+        (topic.topic_id, one.partition_index)
+        for topic in answer.responses
+        for one in topic.partitions
+    ]
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_partitions_that_are_not_read_come_last(cluster: Cluster, waits: bool) -> None:
+    """Kafka answers for them before it reads: unknown ids first. A session keeps this order."""
+    first, second = create(cluster, "t"), create(cluster, "u")
+    peer, other = Peer(cluster.bootstrap), Peer(cluster.bootstrap)
+    wanted = [(first, 1, 0), (UNHEARD_OF, 0, 0), (first, 0, 0), (second, 0, 0)]
+    order = [(first, 0), (second, 0), (UNHEARD_OF, 0), (first, 1)]
+    fields = {"session_epoch": 0, "wait_ms": LONG_MS if waits else 0}
+    send(peer, request(*wanted, **fields))
+    assert other.is_served()
+    if waits:
+        assert produce(other, "t", records()) == 0
+    frame = memoryview(peer.read_frame())
+    answer = codec.decode_at(FetchResponse, 13, frame, 5)[0]
+    assert named(answer) == order
+    session_id = answer.session_id
+    following = peer.ask(request(session_id=session_id, session_epoch=1, wait_ms=0), 13)
+    assert [name for name in named(following) if name[1] or name[0] == UNHEARD_OF] == order[2:]
+    grown = CreatePartitionsRequest.CreatePartitionsTopic(name="t", count=2, assignments=None)
+    grow = CreatePartitionsRequest(topics=[grown], timeout_ms=5000, validate_only=False)
+    assert other.ask(grow, 3).results[0].error_code == 0
+    assert produce(other, "t", records(), partition=1) == 0
+    assert produce(other, "t", records()) == 0
+    assert produce(other, "u", records()) == 0
+    last = peer.ask(request(session_id=session_id, session_epoch=2, wait_ms=0), 13)
+    served = [(first, 0), (second, 0), (first, 1)]
+    if waits:  # what had records in the response before comes last
+        served.append(served.pop(0))
+    assert [name for name in named(last) if name[0] != UNHEARD_OF] == served
+    peer.close()
+    other.close()
+
+
 def fail_directory(node: Node) -> None:
     logs = node.broker.logs
     log_dir = logs.log_dir_of(TopicPartition("t", 0))

@@ -35,6 +35,8 @@ _TOPIC_IDS_FROM: Final = 13
 _STORAGE_ERROR_FROM: Final = 6
 _LEADERS_FROM: Final = 16
 _UNKNOWN: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+_UNREAD: Final = (*_UNKNOWN, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+"""Kafka answers so before it reads: such a partition ends no wait, and stands last."""
 _LED_ELSEWHERE: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 _new_tuple: Final = tuple.__new__
 _NO_READS: Final[dict[int, RemoteRead[Found]]] = {}
@@ -63,7 +65,7 @@ class FetchRead(ABC):
         "remote",
         "session",
         "size_bytes",
-        "unknown",
+        "unread",
     )
 
     def __init__(
@@ -100,7 +102,7 @@ class FetchRead(ABC):
         self._is_denied = None if ctx.broker.authorizer is None else self._lacks_right
         self._was_known = False
         self._leader_ids: set[int] | None = None
-        self.unknown: dict[PartitionKey, FetchedPartition] | None = None
+        self.unread: dict[PartitionKey, FetchedPartition] | None = None
         self.cold: list[FileSlice] | None = None
         """What a worker has to read first; not None also with `remote`."""
         self.remote: dict[int, RemoteRead[Found]] = _NO_READS
@@ -200,20 +202,21 @@ class FetchRead(ABC):
             or self._has_error
             or self._max_wait_ms <= 0
             or bool(self.remote)
-            or (self.unknown is not None and len(self.unknown) == count)
+            or (self.unread is not None and len(self.unread) == count)
         )
 
     def run_again(self, first: FetchRead) -> None:
-        """Read again after a wait; partitions that were unknown before it stay so, as in Kafka."""
+        """Read again after a wait; partitions that were not read before it stay so, as in Kafka."""
         self._was_known = True
         self._cached = first._cached
-        if first.unknown is None:
+        if first.unread is None:
             self.run()
             return
+        self.unread = first.unread
         session = self.session
         active = self._cached.values() if session is None else session.active()
         for cached in list(active):
-            answered = first.unknown.get(cached.key)
+            answered = first.unread.get(cached.key)
             if answered is None:
                 self._read_cached(cached.key, cached)
             else:
@@ -303,9 +306,9 @@ class FetchRead(ABC):
             self._fail(key, replica, error.code)
 
     def _fail(self, key: PartitionKey, replica: Partition | None, code: ErrorCode) -> None:
-        """Answer for one partition; an unknown one does not end the wait for the others."""
-        is_known = code not in _UNKNOWN
-        if is_known:
+        """Answer for one partition; an unread one does not end the wait for the others."""
+        is_unread = code in _UNREAD and not self._was_known
+        if code not in _UNREAD:
             self._has_error = True
             self._end_negative_limit()
         version = self._ctx.api_version
@@ -317,14 +320,12 @@ class FetchRead(ABC):
             if leader is not None:
                 self._leader_ids = (self._leader_ids or set()) | {leader[0]}
         self._replicas.append(replica)
-        if is_known or self._was_known:
-            empty = () if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED else None
-            self._results.append(FetchedPartition(key, code, aborted=empty, leader=leader))
-            return
-        unknown = FetchedPartition(key, code, aborted=())
-        self.unknown = {} if self.unknown is None else self.unknown
-        self.unknown[key] = unknown
-        self._results.append(unknown)  # Kafka answers for these before it reads
+        empty = () if is_unread or code is ErrorCode.TOPIC_AUTHORIZATION_FAILED else None
+        failed = FetchedPartition(key, code, aborted=empty, leader=leader)
+        self._results.append(failed)
+        if is_unread:
+            self.unread = {} if self.unread is None else self.unread
+            self.unread[key] = failed
 
     def take_remote(self) -> None:
         """Put what was read of the tier into the response; what is not there yet stays empty."""
@@ -379,6 +380,10 @@ class FetchRead(ABC):
             return FetchAnswer(int(ErrorCode.UNSUPPORTED_VERSION), session.session_id, ())
         if self.size_bytes:
             self._count_sent()
+        if self.unread is not None:
+            results = self._unread_last(self.unread)
+            if session is not None and not self.is_incremental:
+                session.serve_in_order(results)
         session_id = INVALID_SESSION_ID
         if session is not None:
             session_id = session.session_id
@@ -389,6 +394,16 @@ class FetchRead(ABC):
         leaders = () if self._leader_ids is None else self._leaders(self._leader_ids)
         answer: FetchAnswer = _new_tuple(FetchAnswer, (0, session_id, results, leaders))
         return answer
+
+    def _unread_last(self, unread: dict[PartitionKey, FetchedPartition]) -> list[FetchedPartition]:
+        """Return the results in Kafka's order: unread ones last, those of unknown ids first."""
+        nameless: list[FetchedPartition] = []
+        named: list[FetchedPartition] = []
+        for fetched in unread.values():
+            is_nameless = fetched.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+            (nameless if is_nameless else named).append(fetched)
+        read = [one for one in self._results if unread.get(one.key) is not one]
+        return read + nameless + named
 
     def _can_encode_divergence(self) -> bool:
         """Whether the version can express divergence: a newer one may have begun the session."""
