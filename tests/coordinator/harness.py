@@ -316,6 +316,12 @@ class World:
             self.coordinator.on_resigned(partition)
 
     def advance(self, delay_ms: int) -> None:
+        """Advance the clock; in the end nothing waits without an end."""
+        self.pass_time(delay_ms)
+        stalls = list(self.coordinator.runtime.stalls())
+        assert not stalls, stalls
+
+    def pass_time(self, delay_ms: int) -> None:
         """Advance the clock timer by timer, so that each runs at its own deadline."""
         target_ms = self.clock.time_ms + delay_ms
         while (deadline_ms := self.timer.next_deadline()) is not None and deadline_ms <= target_ms:

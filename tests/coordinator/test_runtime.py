@@ -75,6 +75,10 @@ class Counter:
     def on_unloaded(self) -> None:
         self.events.append("unloaded")
 
+    def stalls(self, *, is_writing: bool) -> Iterator[str]:
+        if not is_writing and "wait" in self.counts:
+            yield "waits"
+
 
 def count_record(name: str) -> CoordinatorRecord:
     return CoordinatorRecord(GroupMetadataKey(group=name))

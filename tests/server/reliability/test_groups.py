@@ -326,6 +326,28 @@ def test_37_expiry_waits_for_operations_under_way() -> None:
     assert stable(at)[1] > generation
 
 
+def test_a_join_without_a_deadline_and_a_member_without_a_session_are_stalls() -> None:
+    """Also an assignment that no one sends, and a shard that expires no offsets."""
+    at = world()
+    member, _generation = stable(at)
+    timers = at.shard().classic.timers
+    assert not list(at.coordinator.runtime.stalls())
+    waiting = join(at, static="other")
+    assert not waiting.done
+    assert not list(at.coordinator.runtime.stalls())
+    timers.cancel(("join", "g"))
+    assert list(at.coordinator.runtime.stalls()) == ["group g waits for joins without a deadline"]
+    at = world()
+    stable(at)
+    timers = at.shard().classic.timers
+    timers.cancel(("heartbeat", "g", member))
+    timers.cancel("expire-group-metadata")
+    assert list(at.coordinator.runtime.stalls()) == [
+        "no timer expires offsets",
+        f"member {member} of g has no session",
+    ]
+
+
 def test_37_expiry_never_runs_inside_another_operation(monkeypatch: pytest.MonkeyPatch) -> None:
     """A session that ends in the middle of a write is ended after it, and written behind it."""
     at = world()
@@ -334,7 +356,7 @@ def test_37_expiry_never_runs_inside_another_operation(monkeypatch: pytest.Monke
 
     def slow(partition: int, batch: bytearray, leader_epoch: int, **transaction: Any) -> int:
         monkeypatch.undo()
-        at.advance(SESSION_MS + 1000)
+        at.pass_time(SESSION_MS + 1000)
         return append(partition, batch, leader_epoch, **transaction)
 
     monkeypatch.setattr(at.log, "append", slow)

@@ -160,7 +160,7 @@ def named(answer: Any) -> list[tuple[Uuid, int]]:
 
 
 @pytest.mark.parametrize("waits", [False, True])
-def test_partitions_that_are_not_read_come_last(cluster: Cluster, waits: bool) -> None:
+def test_partitions_that_are_not_read_come_last(cluster: Cluster, waits: bool) -> None:  # noqa: FBT001 - a parameter of the test
     """Kafka answers for them before it reads: unknown ids first. A session keeps this order."""
     first, second = create(cluster, "t"), create(cluster, "u")
     peer, other = Peer(cluster.bootstrap), Peer(cluster.bootstrap)

@@ -2,9 +2,9 @@
 
 Whatever waits in a broker waits for something that comes: an answer, a timer, a commit. Every so
 many turns of the loop the `stalls` of its purgatories, share partitions, persister, coordinators
-(with the node's worker), marker writer, moves between directories, directory reports, quorum and
-fetchers are examined; that the cluster serves again after its faults, and within what time, is
-checked in the end.
+(with the node's worker; of groups the joins, syncs, sessions and revocations), marker writer, moves
+between directories, directory reports, quorum and fetchers are examined; that the cluster serves
+again after its faults, and within what time, is checked in the end.
 """
 
 from __future__ import annotations

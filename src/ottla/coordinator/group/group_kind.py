@@ -547,6 +547,16 @@ class GroupKind(ABC, Generic[G, M, T, S]):
                 self.follow(group.group_id, member)
             yield
 
+    def stalls(self, group: G) -> Iterator[str]:
+        """Yield the members that nothing removes when they are silent, or give nothing up."""
+        group_id = group.group_id
+        for member_id, member in group.members.items():
+            if not self.expects(MemberTimer.SESSION, group_id, member_id):
+                yield f"member {member_id} of {group_id} has no session"
+            is_revoking = self.revoking_state is not None and member.state is self.revoking_state
+            if is_revoking and not self.expects(MemberTimer.REBALANCE, group_id, member_id):
+                yield f"member {member_id} of {group_id} revokes without a deadline"
+
     def follow(self, group_id: str, member: Any, *, has_moved: bool = True) -> None:
         """Restart the session; start the revocation's time, or end it, where the member moved."""
         self.start_session(group_id, member.member_id)

@@ -221,6 +221,16 @@ class GroupShard:
                 group.complete_sync(member, sync_error(code))
         self.classic.live.clear()
 
+    def stalls(self, *, is_writing: bool) -> Iterator[str]:
+        """Yield members that wait without an end, and those that nothing would remove."""
+        if EXPIRY_KEY not in self._timers:
+            yield "no timer expires offsets"
+        for group in self.classic.shown():
+            yield from rebalance.stalls(self.classic, group, is_writing=is_writing)
+        for kind in self.groups.kind_of_group.values():
+            for group in kind.all():
+                yield from kind.stalls(group)
+
     def _schedule_expiry(self) -> None:
         interval_ms = self._config.offsets_retention_check_interval_ms
         self._timers.schedule(EXPIRY_KEY, interval_ms, self._expire, retry_ms=interval_ms)

@@ -136,6 +136,8 @@ class ActivePartition(Generic[S]):
         self._high_watermark = environment.log.high_watermark(partition)
         self._queue: deque[Callable[[], None]] = deque()
         self._is_running = False
+        self._is_restarted = False
+        """Whether the soft state was rebuilt after the load."""
 
     # ---------------------------------------------------------------- life
 
@@ -187,6 +189,7 @@ class ActivePartition(Generic[S]):
                 yield
                 if self.state != ShardState.ACTIVE:
                     return
+            self._is_restarted = True
         except Exception as error:  # noqa: BLE001 - the same for inconsistent records
             self._fail(error)
 
@@ -499,6 +502,8 @@ class ActivePartition(Generic[S]):
                 yield f"partition {self.partition} has operations that are not run"
             if first_offset is not None and first_offset <= committed:
                 yield f"partition {self.partition} does not answer what is committed"
+            if self._is_restarted:
+                yield from self.shard.stalls(is_writing=first_offset is not None)
 
     def _forget_past(self) -> None:
         self._registry.delete_before_last_at(self._high_watermark)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from ottla.purgatory.pending import Pending
@@ -197,6 +198,12 @@ class Shard(Protocol):
     def on_unloaded(self) -> None:
         """Fail pending responses with NOT_COORDINATOR: the partition has another leader."""
 
+    def stalls(self, *, is_writing: bool) -> Iterator[str]:
+        """Yield what waits although nothing that is to come ends it: no timer, and no write.
+
+        is_writing says that an operation's records are not committed yet.
+        """
+
 
 K = TypeVar("K")
 RECORDS_AT_ONCE: Final = 100
@@ -233,6 +240,9 @@ class ShardTimers:
 
     def __contains__(self, key: object) -> bool:
         return key in self._tasks or key in self._writing
+
+    def __iter__(self) -> Iterator[Hashable]:
+        return chain(self._tasks, self._writing)
 
     def write_all(self, key: Hashable, slices: Iterator[list[CoordinatorRecord] | None]) -> None:
         """Write lists of records one after the other, unless some of this key are under way.

@@ -184,6 +184,11 @@ class ShareShard:
     def on_unloaded(self) -> None:
         """Nothing waits in this shard."""
 
+    def stalls(self, *, is_writing: bool) -> Iterator[str]:  # noqa: ARG002 - the protocol's
+        """Yield a line where snapshots of share partitions without writes have ended."""
+        if _COLD_KEY not in self._timers:
+            yield "no timer takes snapshots of share partitions"
+
     # ---------------------------------------------------------------- operations
 
     def initialize(self, key: ShareKey, state_epoch: int, start_offset: int) -> Result[None]:

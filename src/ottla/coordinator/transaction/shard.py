@@ -137,6 +137,13 @@ class TransactionShard:
         """Forget the soft state."""
         self._last_epochs.clear()
 
+    def stalls(self, *, is_writing: bool) -> Iterator[str]:  # noqa: ARG002 - the protocol's
+        """Yield a line where open transactions and unused ids have no end."""
+        if ABORT_KEY not in self._timers:
+            yield "no timer aborts transactions"
+        if EXPIRE_KEY not in self._timers:
+            yield "no timer expires transactional ids"
+
     # ---------------------------------------------------------------- operations
 
     def init_producer_id(

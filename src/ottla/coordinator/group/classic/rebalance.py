@@ -37,6 +37,7 @@ log = logging.getLogger("ottla.groups")
 P = TypeVar("P")
 ANSWERS_AT_ONCE: Final = 100
 """Joins or syncs that are answered at once: each response is encoded and sent in the same turn."""
+_ANSWERS: Final = "answers"
 _WITH_GENERATION: Final = (ClassicState.COMPLETING_REBALANCE, ClassicState.STABLE)
 
 
@@ -165,11 +166,12 @@ def _answer_joins(groups: ClassicGroups, group: ClassicGroup) -> None:
     waiting = [(member, member.awaiting_join) for member in group.members.values()]
     for member_id in group.members:
         group.pending_sync[member_id] = None
-    _answer_each(groups, waiting, answer)
+    _answer_each(groups, group, waiting, answer)
 
 
 def _answer_each(
     groups: ClassicGroups,
+    group: ClassicGroup,
     waiting: Iterable[tuple[ClassicMember, P]],
     answer: Callable[[ClassicMember, P], None],
 ) -> None:
@@ -183,7 +185,7 @@ def _answer_each(
             answer(member, pending)
             yield
 
-    groups.timers.write_all(answer, answer_rest())
+    groups.timers.write_all((_ANSWERS, group.group_id, answer), answer_rest())
 
 
 def _schedule_sync_deadline(groups: ClassicGroups, group: ClassicGroup) -> None:
@@ -248,7 +250,7 @@ def _answer_syncs(groups: ClassicGroups, group: ClassicGroup, error: ErrorCode) 
         reschedule(groups, group, member)
 
     waiting = [(member, member.awaiting_sync) for member in group.members.values()]
-    _answer_each(groups, waiting, answer)
+    _answer_each(groups, group, waiting, answer)
 
 
 def _generation(group: ClassicGroup) -> tuple[str, int]:
@@ -308,3 +310,32 @@ def _complete_if_all_joined(groups: ClassicGroups, group: ClassicGroup) -> Resul
     if group.is_in(ClassicState.PREPARING_REBALANCE) and group.has_all_members_joined:
         return complete_join_phase(groups, group)
     return empty_result()
+
+
+# ---------------------------------------------------------------- progress
+
+
+def stalls(groups: ClassicGroups, group: ClassicGroup, *, is_writing: bool) -> Iterator[str]:
+    """Yield the joins, syncs and members of a group that nothing that is to come ends."""
+    group_id, timers = group.group_id, groups.timers
+    is_answering = any(type(key) is tuple and key[:2] == (_ANSWERS, group_id) for key in timers)
+    if group.is_in(ClassicState.PREPARING_REBALANCE) and join_key(group_id) not in timers:
+        yield f"group {group_id} waits for joins without a deadline"
+    for member_id, member in group.members.items():
+        waits_for_join, waits_for_sync = (
+            waiting is not None and not waiting.done
+            for waiting in (member.awaiting_join, member.awaiting_sync)
+        )
+        if waits_for_join and not (
+            is_writing or group.is_in(ClassicState.PREPARING_REBALANCE) or is_answering
+        ):
+            yield f"member {member_id} of {group_id} waits for its join's answer: {group.state}"
+        if waits_for_sync and not (is_writing or sync_key(group_id) in timers or is_answering):
+            yield f"member {member_id} of {group_id} waits for its assignment: {group.state}"
+        if not (waits_for_join or waits_for_sync) and (
+            heartbeat_key(group_id, member_id) not in timers
+        ):
+            yield f"member {member_id} of {group_id} has no session"
+    for member_id in group.pending_join:
+        if heartbeat_key(group_id, member_id) not in timers:
+            yield f"pending member {member_id} of {group_id} has no session"
