@@ -456,6 +456,7 @@ def test_tasks_of_a_lost_response_are_sent_again_over_another_connection() -> No
 
 
 def test_tasks_to_give_up_are_named_again_after_a_lost_response() -> None:
+    """The member keeps running them until it hears of it."""
     made = world()
     everything = {"0": [0, 1, 2, 3], "1": [0, 1, 2, 3]}
     join(made, "a", connection_id="1")
@@ -467,6 +468,7 @@ def test_tasks_to_give_up_are_named_again_after_a_lost_response() -> None:
 
 
 def test_another_coordinator_sends_tasks_again_that_were_not_taken() -> None:
+    """It does not know over which connection the former one has sent them."""
     made = world()
     everything = {"0": [0, 1, 2, 3], "1": [0, 1, 2, 3]}
     join(made, "a", connection_id="1")
