@@ -502,6 +502,20 @@ def test_tasks_whose_response_was_an_error_are_sent_again() -> None:
     assert sum(map(len, tasks_of(answer.active_tasks).values())) == 4
 
 
+def test_a_revocation_whose_end_is_refused_keeps_its_deadline() -> None:
+    """The member revokes as before; silent about it, it is removed after its rebalance timeout."""
+    made = world()
+    everything = tasks_of(join(made, "a").active_tasks)
+    join(made, "b")
+    left = tasks_of(beat(made, "a", 2, everything).active_tasks)
+    made.log.next_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert beat(made, "a", 2, left).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    made.advance(5_000)
+    assert beat(made, "a", 2).error_code == ErrorCode.NONE
+    made.advance(5_001)
+    assert list(group_of(made).members) == ["b"]
+
+
 def commit(made: World, member_id: str, epoch: int, topic_name: str, partition: int) -> int:
     request_topic = OffsetCommitRequest.OffsetCommitRequestTopic
     request = OffsetCommitRequest(

@@ -558,14 +558,14 @@ class GroupKind(ABC, Generic[G, M, T, S]):
                 yield f"member {member_id} of {group_id} revokes without a deadline"
 
     def follow(self, group_id: str, member: Any, *, has_moved: bool = True) -> None:
-        """Restart the session; start the revocation's time, or end it, where the member moved."""
+        """Restart the session; start the revocation's time where the member moved.
+
+        It is not ended where the member has revoked: its records may be refused, and the member
+        revokes as before. Kafka cancels it, and the member may keep its partitions.
+        """
         self.start_session(group_id, member.member_id)
-        if not has_moved or self.revoking_state is None:
-            return
-        if member.state is self.revoking_state:
+        if has_moved and self.revoking_state is not None and member.state is self.revoking_state:
             self._await_revocation(group_id, member)
-        else:
-            self.cancel(MemberTimer.REBALANCE, group_id, member.member_id)
 
     def _await_revocation(self, group_id: str, member: Any) -> None:
         """Remove a member that does not complete its revocation within its rebalance timeout."""
@@ -574,7 +574,10 @@ class GroupKind(ABC, Generic[G, M, T, S]):
         def expire() -> Result[None]:
             group = self.find(group_id)
             known: Any = None if group is None else group.members.get(member_id)
-            if known is None or known.member_epoch != epoch or known.state is not member.state:
+            if known is None or known.state is not member.state:
+                return empty_result()
+            if known.member_epoch != epoch:  # the records of the step to this epoch were refused
+                self._await_revocation(group_id, known)
                 return empty_result()
             reason = "the member failed to transition from epoch within its rebalance timeout."
             return self._fence(group_id, member_id, reason)
