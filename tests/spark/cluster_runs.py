@@ -21,6 +21,8 @@ odd = numbers.filter(expr("value.n % 2 = 1")).select_key(expr("CAST(value.n % 3 
 odd.group_by_key().count().to_stream().to("{name}-out")
 """
 LIMIT_S = 1000
+CONNECT_LIMIT = "spark.python.authenticate.socketTimeout"
+"""Executors of a cluster start their Pythons within this time: 15 s are few on a busy machine."""
 
 
 class CountingRun:
@@ -46,6 +48,7 @@ class CountingRun:
         """Process what is there, as a user does, in the directory of the program."""
         command = [sys.executable, "-m", "ottla", "streams", "run", str(self.program), "--once"]
         command += ["--bootstrap-server", self.bootstrap, "--master", master, *options]
+        command += ["--conf", f"{CONNECT_LIMIT}={LIMIT_S}s"]
         command += ["--checkpoint", str(self.directory / "checkpoint")]
         done = subprocess.run(
             command,
