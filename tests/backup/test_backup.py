@@ -146,6 +146,36 @@ def test_a_damaged_object_is_not_restored(disk: SimulatedDisk) -> None:
     assert find(at(disk, "made")) == []
 
 
+def test_a_cut_object_is_stored_again(disk: SimulatedDisk) -> None:
+    """The next backup does not count on an object of another length."""
+    back_up(disk)
+    file = max(read_manifest(place_of(disk)).files, key=lambda file: file.size)
+    path = f"place/{file.object_path}"
+    disk.write_file_atomically(path, disk.read_file(path)[:-1])
+    assert back_up(disk, NOW_MS + 1).stored_bytes == file.size
+    bring_back(disk)
+    assert find(at(disk, "made")) == []
+
+
+def test_a_file_that_is_replaced_between_two_reads(
+    disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No object has other content than its name says."""
+    name = next(f"a-0/{name}" for name in at(disk, "source").list("a-0") if name.endswith(".log"))
+    right, put_file = disk.read_file(f"source/{name}"), DirectoryStore.put
+
+    def put(store: DirectoryStore, path: str, blocks: Any) -> None:
+        if path.endswith(hashlib.sha256(right).hexdigest()):
+            disk.write_file_atomically(f"source/{name}", right[:-1] + b"?")
+        put_file(store, path, blocks)
+
+    monkeypatch.setattr(DirectoryStore, "put", put)
+    back_up(disk)
+    for path in place_of(disk).sizes("objects"):
+        data = disk.read_file(f"place/{path}")
+        assert hashlib.sha256(data).hexdigest() == path.rpartition("/")[2]
+
+
 def test_half_a_backup_is_none(disk: SimulatedDisk) -> None:
     """Without its manifest, or with a part of it."""
     back_up(disk)
@@ -157,6 +187,14 @@ def test_half_a_backup_is_none(disk: SimulatedDisk) -> None:
     disk.remove(path)
     with pytest.raises(LocalDiskError, match="there is no complete backup here"):
         bring_back(disk)
+
+
+@pytest.mark.parametrize("data", [b"[" * 60_000, b" " * 70_000])
+def test_a_hostile_marker(disk: SimulatedDisk, data: bytes) -> None:
+    """Deep or large: it is refused."""
+    disk.write_file_atomically(f"place/{MARKER}", data)
+    with pytest.raises((CorruptMessage, LocalDiskError), match=MARKER):
+        back_up(disk)
 
 
 def test_other_clusters_and_formats(disk: SimulatedDisk) -> None:
@@ -218,7 +256,8 @@ def test_a_hostile_checksum_reads_nothing(disk: SimulatedDisk, digest: str) -> N
 
 def test_any_bytes_as_a_manifest() -> None:
     """They raise CorruptMessage, and nothing else."""
-    for content in ("{}", "[]", "null", '{"format":1}', "[" * 100_000):
+    infinite = '{"format":1,"backup_id":"","cluster_id":"","node_id":1e999,"files":[],"offsets":[]}'
+    for content in ("{}", "[]", "null", '{"format":1}', "[" * 100_000, infinite):
         text = json.dumps(
             {"sha256": hashlib.sha256(content.encode()).hexdigest(), "content": content}
         )
@@ -230,6 +269,6 @@ def test_any_bytes_as_a_manifest() -> None:
 def test_leftovers_are_no_backups(disk: SimulatedDisk) -> None:
     """Unfinished files and other names in the place are passed over."""
     back_up(disk)
-    for name in ("000000000000001.json.part", "notes.txt", "1.json"):
+    for name in ("000000000000001.json.part", "notes.txt", "1.json", "9" * 15 + ".json"):
         disk.write_file_atomically(f"place/{MANIFESTS}/{name}", b"{}")
     assert len(read_backups(place_of(disk))) == 1

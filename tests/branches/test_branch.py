@@ -11,7 +11,7 @@ from ottla.branches.fork_point import ForkPoint
 from ottla.errors import LocalDiskError
 from ottla.server.system.files import RealDirectory
 from ottla.storage.directories.log_dir import decode_meta_properties
-from ottla.storage.layout import META_PROPERTIES, METADATA_LOG
+from ottla.storage.layout import HIGH_WATERMARK_CHECKPOINT, META_PROPERTIES, METADATA_LOG
 from ottla.types import TopicPartition, Uuid
 from ottla.verification.metadata import read_metadata
 from tests.storage.logs import NOW_MS, put
@@ -89,6 +89,24 @@ def test_neither_side_sees_what_the_other_does(root: RealDirectory) -> None:
     assert source.log_end_offset <= 23
     source.release()
     assert serve(at(root, "fork"))["a-0"] == forked_before
+
+
+def test_segments_above_the_high_watermark_are_not_shared(
+    root: RealDirectory, tmp_path: Path
+) -> None:
+    """A start as a follower cuts them: the loop of the node must not copy gigabytes then."""
+    before = serve(at(root, "source"))["a-0"]
+    text = root.read_file(f"source/{HIGH_WATERMARK_CHECKPOINT}").decode()
+    changed = "\n".join("a 0 20" if line[:2] == "a " else line for line in text.split("\n"))
+    root.write_file_atomically(f"source/{HIGH_WATERMARK_CHECKPOINT}", changed.encode())
+    assert fork(root).copied_bytes > 0
+    assert serve(at(root, "fork"))["a-0"] == before
+    assert find(at(root, "fork")) == []
+    logs = sorted((tmp_path / "source" / "a-0").glob("*.log"))
+    ends = [int(log.stem) for log in logs[1:]]
+    for log, end in zip(logs, ends, strict=False):
+        assert log.stat().st_nlink == (2 if end <= 20 else 1)
+    assert logs[-1].stat().st_nlink == 1
 
 
 def test_a_fork_point_by_offset_and_by_time(root: RealDirectory) -> None:

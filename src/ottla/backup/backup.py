@@ -83,7 +83,7 @@ class Backup:
         self._store = store
         self._backup_id = f"{now_ms:015d}"
         self._known: dict[str, StoredFile] = {}
-        self._objects: set[str] = set()
+        self._objects: dict[str, int] = {}
         self._files: list[StoredFile] = []
         self._stored_bytes = 0
 
@@ -104,7 +104,7 @@ class Backup:
         if read_backups(store):
             with suppress(CorruptMessage):
                 self._known = {file.path: file for file in read_manifest(store).files}
-        self._objects = set(store.sizes(OBJECTS))
+        self._objects = store.sizes(OBJECTS)
         offsets = self._offsets(HIGH_WATERMARK_CHECKPOINT)
         log_starts = self._offsets(LOG_START_CHECKPOINT)
         cleaned = self._offsets(CLEANER_CHECKPOINT)
@@ -214,19 +214,23 @@ class Backup:
         directory = self._directory
         source = (directory.size(path), directory.modified_ms(path), size)
         known = self._known.get(path)
-        if known is not None and known.source == source and known.object_path in self._objects:
+        if known is not None and known.source == source and self._is_stored(known):
             self._files.append(known)
             return
         digest = hashlib.sha256()
         for block in self._blocks(path, size):
             digest.update(block)
         file = StoredFile(path, size, digest.hexdigest(), source)
-        self._store_once(file, lambda: self._blocks(path, size))
+        self._store_once(file, lambda: self._same_blocks(file))
+
+    def _is_stored(self, file: StoredFile) -> bool:
+        """Whether the store has the content; an object of another length is damaged."""
+        return self._objects.get(file.object_path) == file.size
 
     def _store_once(self, file: StoredFile, blocks: Callable[[], Iterator[bytes]]) -> None:
-        if file.object_path not in self._objects:
+        if not self._is_stored(file):
             self._store.put(file.object_path, blocks())
-            self._objects.add(file.object_path)
+            self._objects[file.object_path] = file.size
             self._stored_bytes += file.size
         self._files.append(file)
 
@@ -237,6 +241,15 @@ class Backup:
                 if not data:
                     raise FileNotFoundError(path)  # it was cut or replaced: read again
                 yield data
+
+    def _same_blocks(self, file: StoredFile) -> Iterator[bytes]:
+        """Yield a file's blocks again; the name of the object must be that of its content."""
+        digest = hashlib.sha256()
+        for block in self._blocks(file.path, file.size):
+            digest.update(block)
+            yield block
+        if digest.hexdigest() != file.sha256:
+            raise FileNotFoundError(file.path)  # it was replaced meanwhile
 
 
 def _prefix_bytes(headers: Iterator[BatchHeader], end_offset: int) -> int:

@@ -27,9 +27,11 @@ MANIFESTS: Final = "backups"
 OBJECTS: Final = "objects"
 _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
-_ID: Final = re.compile(r"[0-9]{15}")
+_ID: Final = re.compile(r"0[0-9]{14}")
+"""Milliseconds before the year 5138: every one is a date."""
 _MAX_BYTES: Final = 1 << 30
 """Of a manifest: a million files have about 250 MB."""
+_MAX_MARKER_BYTES: Final = 1 << 16
 _FILES: Final = {
     "": file_names(Folder.LOG_DIRECTORY, ""),
     METADATA_LOG: re.compile(
@@ -119,7 +121,14 @@ def decode_manifest(data: bytes) -> Manifest:
             offsets,
             files,
         )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
         raise CorruptMessage(f"the manifest cannot be read: {error}") from error
     _check(manifest)
     return manifest
@@ -158,28 +167,32 @@ def read_manifest(store: BackupStore, backup_id: str = "") -> Manifest:
         what = f"no backup {backup_id}" if backup_id else "no complete backup"
         raise LocalDiskError(f"there is {what} here; known: {', '.join(known) or 'none'}")
     name = backup_id or known[-1]
-    data, size = [], 0
-    for block in store.blocks(f"{MANIFESTS}/{name}.json"):
-        data.append(block)
-        size += len(block)
-        if size > _MAX_BYTES:
-            raise CorruptMessage(f"the manifest of backup {name} is too large")
-    manifest = decode_manifest(b"".join(data))
+    manifest = decode_manifest(_read(store, f"{MANIFESTS}/{name}.json", _MAX_BYTES))
     if manifest.backup_id != name:
         raise CorruptMessage(f"the manifest of backup {name} is that of {manifest.backup_id}")
     return manifest
 
 
+def _read(store: BackupStore, path: str, max_bytes: int) -> bytes:
+    blocks, size = [], 0
+    for block in store.blocks(path):
+        blocks.append(block)
+        size += len(block)
+        if size > max_bytes:
+            raise CorruptMessage(f"{path} has more than {max_bytes} bytes")
+    return b"".join(blocks)
+
+
 def claim(store: BackupStore, cluster_id: str, node_id: int) -> None:
     """Mark the place as a node's, or check the mark; LocalDiskError when it is another's."""
     try:
-        content = json.loads(b"".join(store.blocks(MARKER)))
+        content = json.loads(_read(store, MARKER, _MAX_MARKER_BYTES))
         found = (content["cluster_id"], content["node_id"], content["format"])
     except FileNotFoundError:
         text = {"format": FORMAT, "cluster_id": cluster_id, "node_id": node_id}
         store.put(MARKER, (json.dumps(text).encode(),))
         return
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise LocalDiskError(f"{MARKER} cannot be read: {error}; take another place") from error
     if found[2] != FORMAT:
         raise LocalDiskError(f"the backups here have format {found[2]}, this version has {FORMAT}")

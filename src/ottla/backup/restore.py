@@ -97,13 +97,13 @@ def restore(
 def _files(manifest: Manifest, request: RestoreRequest) -> list[StoredFile]:
     topics = request.topics | {partition.topic for partition in request.partitions}
 
-    def is_wanted(partition: TopicPartition | None) -> bool:
+    def is_restored(partition: TopicPartition | None) -> bool:
         if partition is None or partition.topic[:2] == "__" or not topics:
             return True
-        chosen = [one for one in request.partitions if one.topic == partition.topic]
+        chosen = [other for other in request.partitions if other.topic == partition.topic]
         return partition in chosen if chosen else partition.topic in topics
 
-    return [file for file in manifest.files if is_wanted(file.partition)]
+    return [file for file in manifest.files if is_restored(file.partition)]
 
 
 def _fetch(directory: Directory, store: BackupStore, fetched: str, file: StoredFile) -> int:

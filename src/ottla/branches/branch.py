@@ -2,7 +2,8 @@
 
 A file with two names is never changed in place (`server/system/files.py`), so neither side sees
 what the other one does later. The last segment is linked as well, and the source gets a new, empty
-one: its next appends go there. A fork point inside a segment copies it up to the point. The logs of
+one: its next appends go there. A segment above the high watermark is copied, and one with the fork
+point inside up to the point. The logs of
 the fork are then opened by the code of a start, which cuts indexes, epochs and producers, and
 transactions that are open at the point are aborted: no producer continues them. Those that the
 coordinator had decided are left to the fork's coordinator, which finishes them.
@@ -334,6 +335,9 @@ class DirectoryBranch:
         directory, name = self._directory, str(partition)
         source = join(self._request.source, name)
         limit = self._request.point.limit_of(partition)
+        # a start as a follower cuts what is above: a shared segment would be copied first, by the
+        # loop of the node
+        high_watermark = self._checkpoints[HIGH_WATERMARK_CHECKPOINT].get(partition, 0)
         unflushed = first_recovered(bases, recovery_point, is_clean=self._is_clean)
         end = bases[0] if bases else 0
         for number, base_offset in enumerate(bases):
@@ -354,7 +358,7 @@ class DirectoryBranch:
                         else (header for header, _ in read_valid_batches(file, size))
                     )
                     kept, end = self._request.point.prefix(partition, headers, base_offset)
-            if base_offset >= unflushed or kept < size:
+            if base_offset >= unflushed or kept < size or end > high_watermark:
                 self._copy_segment(partition, base_offset, kept)
                 if kept < size or is_last:
                     return end, base_offset

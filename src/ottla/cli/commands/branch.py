@@ -5,6 +5,7 @@ Kafka: none.
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from pathlib import Path
@@ -91,7 +92,7 @@ def branch(
         finally:
             log_dir.release()
     except OSError as error:
-        step = "; put it on the file system of the source" if error.errno == 18 else ""
+        step = "; put it on the file system of the source" if error.errno == errno.EXDEV else ""
         raise click.ClickException(f"{target}: {error}{step}") from error
     except OttlaError as error:
         raise click.ClickException(str(error)) from error

@@ -72,9 +72,10 @@ class RealFile:
 
     def _open(self) -> int:
         descriptor = os.open(self._prefix + self._path, os.O_RDWR | os.O_CLOEXEC)
-        self._end = self._old_end = os.fstat(descriptor).st_size
+        state = os.fstat(descriptor)
+        self._end = self._old_end = state.st_size
+        self._is_owned = state.st_nlink == 1
         self._descriptor = descriptor
-        self._is_owned = False
         return descriptor
 
     def _own(self) -> None:
