@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.commands.cluster import ClusterHealth, controllers_behind, examine
+from ottla.cli.commands.cluster import health_lines
 from ottla.clients.admin.cluster import ClusterDescription, LogDirDescription
 from ottla.clients.admin.configs import ConfigResource, ResourceType
 from ottla.clients.admin.quorum import QuorumInfo, ReplicaState
 from ottla.clients.admin.topics import PartitionDescription, TopicDescription
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import Node, Uuid
+from ottla.views.health import ClusterHealth, controllers_behind, examine
 from tests.cli.running import run
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def test_everything_that_is_wrong_is_named() -> None:
     """Each in its line, with the number of partitions."""
     health = examine(BrokenCluster())  # type: ignore[arg-type] # the methods that are used
     assert not health.is_healthy
-    shown = dict(line.split(":", 1) for line in health.lines())
+    shown = dict(line.split(":", 1) for line in health_lines(health))
     assert {name: value.strip() for name, value in shown.items()} == {
         "Healthy": "no",
         "Cluster id": "id",
@@ -118,7 +119,7 @@ def test_long_lists_are_shortened_and_a_quorum_without_leader_is_no_health() -> 
     names = [f"t-{number}" for number in range(20)]
     health = ClusterHealth("id", -1, 0, [1], [], [1], [], [], [], 1, 20, names, [], [])
     assert not health.is_healthy
-    assert "Active controller:                  none" in health.lines()
-    assert any(line.endswith("t-7, and 12 more") for line in health.lines())
+    assert "Active controller:                  none" in health_lines(health)
+    assert any(line.endswith("t-7, and 12 more") for line in health_lines(health))
     assert health.document()["leaderless_partitions"] == names
     assert controllers_behind(QuorumInfo(-1, 0, 0, (), (), {})) == []

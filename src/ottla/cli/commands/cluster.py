@@ -6,7 +6,7 @@ Kafka: bin/kafka-cluster.sh, org.apache.kafka.tools.ClusterTool.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -15,15 +15,14 @@ from ottla.cli.options.connection import open_admin
 from ottla.cli.options.flags import command_config_file, json_option, print_json, wants_json
 from ottla.cli.output.failures import fail, failures_reported
 from ottla.errors import ErrorCode, KafkaError
-from ottla.types import TopicPartition
+from ottla.views.health import examine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from ottla.clients.admin.cluster import ClusterDescription
-    from ottla.clients.admin.quorum import QuorumInfo
-    from ottla.clients.admin.topics import PartitionDescription, TopicDescription
     from ottla.clients.blocking import Admin
+    from ottla.views.health import ClusterHealth
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -36,10 +35,7 @@ Examples:
   ottla cluster list-endpoints --bootstrap-controller localhost:9093
   ottla cluster unregister --bootstrap-server localhost:9092 --id 3
 """
-_CAUGHT_UP_MS = 5_000
-"""A controller whose log was behind the leader's for longer counts as behind."""
 _MAX_NAMES = 8
-_MIN_ISR = "min.insync.replicas"
 _WIDTH = 36
 
 
@@ -110,7 +106,7 @@ def health(**options: Any) -> None:
         if wants_json():
             print_json(found.document())
         else:
-            click.echo("\n".join(found.lines()))
+            click.echo("\n".join(health_lines(found)))
         if not found.is_healthy:
             sys.exit(1)
 
@@ -183,67 +179,30 @@ def endpoint_lines(found: ClusterDescription, *, of_controllers: bool) -> Sequen
     return lines
 
 
-class ClusterHealth(NamedTuple):
-    """The state of a cluster; the lists name problems."""
-
-    cluster_id: str
-    active_controller: int
-    controller_epoch: int
-    controllers: list[int]
-    controllers_behind: list[int]
-    brokers: list[int]
-    brokers_down: list[int]
-    offline_log_directories: list[str]
-    full_log_directories: list[str]
-    topics: int
-    partitions: int
-    leaderless_partitions: list[str]
-    under_min_isr_partitions: list[str]
-    under_replicated_partitions: list[str]
-
-    @property
-    def is_healthy(self) -> bool:
-        """Whether nothing is wrong."""
-        return self.active_controller >= 0 and not any(
-            (
-                self.controllers_behind,
-                self.brokers_down,
-                self.offline_log_directories,
-                self.full_log_directories,
-                self.leaderless_partitions,
-                self.under_min_isr_partitions,
-                self.under_replicated_partitions,
-            )
-        )
-
-    def document(self) -> dict[str, object]:
-        """Return the document of --json."""
-        return {"healthy": self.is_healthy, **self._asdict()}
-
-    def lines(self) -> list[str]:
-        """Return the screen; long lists are shortened."""
-        controller = "none"
-        if self.active_controller >= 0:
-            controller = f"{self.active_controller} (epoch {self.controller_epoch})"
-        rows: list[tuple[str, object]] = [
-            ("Healthy", "yes" if self.is_healthy else "no"),
-            ("Cluster id", self.cluster_id),
-            ("Active controller", controller),
-            ("Controllers", _names(self.controllers)),
-            ("Controllers behind the active one", _names(self.controllers_behind)),
-            ("Brokers", _names(self.brokers)),
-            ("Brokers down (fenced)", _names(self.brokers_down)),
-            ("Offline log directories", _names(self.offline_log_directories)),
-            ("Log directories without space", _names(self.full_log_directories)),
-            ("Topics, partitions", f"{self.topics}, {self.partitions}"),
-        ]
-        for title, names in (
-            ("Leaderless partitions", self.leaderless_partitions),
-            ("Below min.insync.replicas", self.under_min_isr_partitions),
-            ("Under-replicated partitions", self.under_replicated_partitions),
-        ):
-            rows.append((f"{title} ({len(names)})", _names(names)))
-        return [f"{title + ':':<{_WIDTH}}{value}" for title, value in rows]
+def health_lines(health: ClusterHealth) -> list[str]:
+    """Return the screen; long lists are shortened."""
+    controller = "none"
+    if health.active_controller >= 0:
+        controller = f"{health.active_controller} (epoch {health.controller_epoch})"
+    rows: list[tuple[str, object]] = [
+        ("Healthy", "yes" if health.is_healthy else "no"),
+        ("Cluster id", health.cluster_id),
+        ("Active controller", controller),
+        ("Controllers", _names(health.controllers)),
+        ("Controllers behind the active one", _names(health.controllers_behind)),
+        ("Brokers", _names(health.brokers)),
+        ("Brokers down (fenced)", _names(health.brokers_down)),
+        ("Offline log directories", _names(health.offline_log_directories)),
+        ("Log directories without space", _names(health.full_log_directories)),
+        ("Topics, partitions", f"{health.topics}, {health.partitions}"),
+    ]
+    for title, names in (
+        ("Leaderless partitions", health.leaderless_partitions),
+        ("Below min.insync.replicas", health.under_min_isr_partitions),
+        ("Under-replicated partitions", health.under_replicated_partitions),
+    ):
+        rows.append((f"{title} ({len(names)})", _names(names)))
+    return [f"{title + ':':<{_WIDTH}}{value}" for title, value in rows]
 
 
 def _names(names: Iterable[object]) -> str:
@@ -251,77 +210,3 @@ def _names(names: Iterable[object]) -> str:
     rest = len(shown) - _MAX_NAMES
     more = [f"and {rest} more"] if rest > 0 else []
     return ", ".join([*shown[:_MAX_NAMES], *more]) or "-"
-
-
-def examine(admin: Admin) -> ClusterHealth:
-    """Query the cluster; raises KafkaError."""
-    cluster = admin.describe_cluster(include_fenced_brokers=True)
-    quorum = admin.describe_metadata_quorum()
-    alive = [node.node_id for node in cluster.brokers if node.node_id not in cluster.fenced]
-    topics = [
-        topic for topic in admin.describe_topics().values() if not isinstance(topic, KafkaError)
-    ]
-    behind = _incomplete(topics)
-    directories = [
-        (f"{one.path} of broker {broker}", one)
-        for broker, found in admin.describe_log_dirs(alive).items()
-        for one in found
-    ]
-    return ClusterHealth(
-        cluster_id=cluster.cluster_id,
-        active_controller=quorum.leader_id,
-        controller_epoch=quorum.leader_epoch,
-        controllers=[voter.replica_id for voter in quorum.voters],
-        controllers_behind=controllers_behind(quorum),
-        brokers=alive,
-        brokers_down=sorted(cluster.fenced),
-        offline_log_directories=[name for name, one in directories if one.error is not None],
-        full_log_directories=[
-            name for name, one in directories if one.error is None and one.usable_bytes == 0
-        ],
-        topics=len(topics),
-        partitions=sum(len(topic.partitions) for topic in topics),
-        leaderless_partitions=[str(name) for name, one in behind if one.leader is None],
-        under_min_isr_partitions=_under_min_isr(admin, behind),
-        under_replicated_partitions=[str(name) for name, _ in behind],
-    )
-
-
-def _incomplete(
-    topics: Iterable[TopicDescription],
-) -> list[tuple[TopicPartition, PartitionDescription]]:
-    found = [
-        (TopicPartition(topic.name, partition.partition), partition)
-        for topic in topics
-        for partition in topic.partitions
-        if partition.leader is None or len(partition.isr) < len(partition.replicas)
-    ]
-    return sorted(found, key=lambda pair: pair[0])
-
-
-def controllers_behind(quorum: QuorumInfo) -> list[int]:
-    """Return the voters whose log has not reached the leader's for CAUGHT_UP_MS."""
-    caught_up = {voter.replica_id: voter.last_caught_up_ms or 0 for voter in quorum.voters}
-    newest = max(caught_up.values(), default=0)
-    return [
-        voter
-        for voter, when in caught_up.items()
-        if voter != quorum.leader_id and newest - when > _CAUGHT_UP_MS
-    ]
-
-
-def _under_min_isr(
-    admin: Admin, behind: list[tuple[TopicPartition, PartitionDescription]]
-) -> list[str]:
-    """Return partitions below min.insync.replicas; only incomplete topics are queried."""
-    from ottla.clients.admin.configs import ConfigResource, ResourceType
-
-    names = dict.fromkeys(name.topic for name, _ in behind)
-    if not names:
-        return []
-    minimum = {}
-    resources = {ConfigResource(ResourceType.TOPIC, name): [_MIN_ISR] for name in names}
-    for resource, entries in admin.describe_configs(resources).items():
-        if not isinstance(entries, KafkaError):
-            minimum[resource.name] = int(entries[_MIN_ISR].value or 1)
-    return [str(name) for name, one in behind if len(one.isr) < minimum.get(name.topic, 1)]
