@@ -168,6 +168,9 @@ COMMANDS: dict[str, Command] = {
         "metadata_shell",
         "Browse the metadata in a snapshot.",
     ),
+    "migrate": Command(
+        "ottla.cli.commands.migrate", "migrate", "Plan the migration of a Kafka cluster, and back."
+    ),
     "producer-perf-test": Command(
         "ottla.cli.perf.producer_perf_test",
         "producer_perf_test",
@@ -354,7 +357,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         error.show()
         if _lacks_server(error.format_message()):
             click.echo(SERVER_HINT, err=True)
-        sys.exit(1)
+        # click's 2 for errors of usage is 1 in Kafka; other codes are those of a command
+        sys.exit(1 if isinstance(error, click.UsageError) else error.exit_code)
 
 
 def _lacks_server(message: str) -> bool:

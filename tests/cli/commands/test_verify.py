@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from ottla.cli.commands.log_repair import log_repair
 from ottla.cli.commands.verify import verify
 from ottla.server.system.files import RealDirectory
+from tests.cli.running import run as run_command
 from tests.verification.damages import sample
 
 if TYPE_CHECKING:
@@ -138,3 +139,14 @@ def test_directories_of_two_clusters(data: Path, tmp_path: Path) -> None:
 def test_help_shows_an_example() -> None:
     """As every command's."""
     assert "ottla verify ottla-data" in CliRunner().invoke(verify, ["--help"]).output
+
+
+def test_the_exit_code_is_that_of_the_command(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A check that could not take place is told from damage; errors of usage are 1, as Kafka's."""
+    lock = RealDirectory(str(data)).lock(".lock")
+    assert run_command(capsys, "verify", str(data))[0] == 3
+    lock.release()
+    assert run_command(capsys, "verify", str(data))[0] == 0
+    assert run_command(capsys, "verify")[0] == 1

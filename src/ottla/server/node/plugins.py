@@ -253,6 +253,22 @@ def plugin_problems(config: BrokerConfig) -> Iterator[ConfigProblem]:
             yield ConfigProblem(setting, name, f"{setting}: {error}")
 
 
+def kafka_unloadable(config: BrokerConfig) -> Iterator[str]:
+    """Yield `setting=class` of the Python classes, which Kafka does not start with."""
+    named = [
+        (setting, config.value(setting)) for setting in (CREATE_TOPIC_POLICY, ALTER_CONFIG_POLICY)
+    ]
+    named += [(METRIC_REPORTERS, name) for name in config.metric_reporters]
+    named += [(setting, name) for setting, name, _ in _named_by_file(config)]
+    if config.remote_log_storage_system_enable:
+        named.append((STORAGE_MANAGER, config.remote_log_storage_manager_class_name))
+    java = {*JAVA_BUILT_IN, *java_counterparts()}
+    java |= {point.name for point in entry_points(group=STORAGE_GROUP)}
+    for setting, name in named:
+        if name and name not in java and not is_kafkas(name):
+            yield f"{setting}={name}"
+
+
 log = logging.getLogger("ottla.authorizer")
 AUTHORIZER_METHODS: Final = ("configure", "authorize")
 _SUPER_USERS: Final = "super.users"
