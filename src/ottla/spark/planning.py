@@ -30,7 +30,7 @@ def split_ranges(
 
     With min_partitions a range gets a number of tasks proportional to its offsets.
     """
-    full = [range_ for range_ in ranges if range_.size > 0]
+    full = [offset_range for offset_range in ranges if offset_range.size > 0]
     if max_records is not None:
         full = [part for one in full for part in cut(one, -(-one.size // max_records))]
     if min_partitions is None or len(full) >= min_partitions:

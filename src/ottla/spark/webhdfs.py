@@ -63,7 +63,8 @@ class WebHdfs:
         if answer is None:
             return []
         try:
-            return [load["pathSuffix"] for load in json.loads(answer)["FileStatuses"]["FileStatus"]]
+            statuses = json.loads(answer)["FileStatuses"]["FileStatus"]
+            return [status["pathSuffix"] for status in statuses]
         except (ValueError, KeyError, TypeError) as error:
             raise OSError(f"no listing of HDFS: {answer[:200]!r}") from error
 

@@ -97,9 +97,10 @@ class ReadOnlyDirectory:
         """Return the whole content of a small file; CorruptMessage for a large one."""
         file = self.open(path)
         try:
-            if file.size() > SMALL_FILE_MAX_BYTES:
-                raise CorruptMessage(f"{path} has {file.size()} bytes")
-            return file.read(0, SMALL_FILE_MAX_BYTES)
+            size = file.size()
+            if size > SMALL_FILE_MAX_BYTES:
+                raise CorruptMessage(f"{path} has {size} bytes")
+            return file.read(0, size)
         finally:
             file.close()
 

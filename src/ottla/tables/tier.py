@@ -104,10 +104,6 @@ class PartitionTier:
             and (not lineage or is_in_lineage(segment, 1 << 62, lineage))
         ]
 
-    def segment_from(self, offset: int) -> RemoteSegment | None:
-        """Return the segment with an offset, or the next one; None after the last."""
-        return next((one for one in self.segments if one.end_offset >= offset), None)
-
     def open(self, segment: RemoteSegment) -> RemoteFile:
         """Return a segment's batches."""
         return RemoteFile(self._storage, segment)
