@@ -18,7 +18,9 @@ from ottla.cli.commands.tables import tables as tables_command
 from ottla.errors import KafkaError
 from ottla.records.builder import encode_batch
 from ottla.storage.directories.checkpoints import encode_offsets
-from ottla.types import TopicPartition
+from ottla.storage.directories.partition_metadata import encode_partition_metadata
+from ottla.tables import Scan
+from ottla.types import TopicPartition, Uuid
 
 pytest.importorskip("pyiceberg")
 from pyiceberg.catalog import load_catalog
@@ -61,6 +63,12 @@ class Topic:
         temporary = self.path / "checkpoint"
         temporary.write_bytes(encode_offsets(offsets))
         temporary.rename(self.path / "replication-offset-checkpoint")
+
+    def identify(self, topic_id: Uuid) -> None:
+        """Write the topic's id into its directories."""
+        for number in (0, 1):
+            path = self.path / f"orders-{number}" / "partition.metadata"
+            path.write_bytes(encode_partition_metadata(topic_id))
 
 
 class Lake:
@@ -247,6 +255,46 @@ def test_tables_and_topics_that_do_not_fit(lake: Lake) -> None:
         offsets_of(foreign, "orders")
     with pytest.raises(KafkaError, match="partitioned by none, hour"):
         lake.sync(partition_by="week")
+
+
+def test_a_topic_that_was_created_again(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its id tells it from the old one, however many records it has; compaction keeps the id."""
+    ids = [Uuid(bytes([number]) * 16) for number in (1, 2)]
+    lake.topic.identify(ids[0])
+    lake.sync(rows_per_commit=4)
+    compact(lake.table(), "orders", min_files=2)
+    lake.topic.identify(ids[1])
+    lake.topic.add(4)
+    with pytest.raises(KafkaError, match=f"created again: its id is {ids[1]}, .* of {ids[0]}"):
+        lake.sync()
+    lake.topic.identify(ids[0])
+    real = Scan.to_arrow
+
+    def overtaken(scan: Scan) -> Any:
+        lake.topic.identify(ids[1])
+        return real(scan)
+
+    monkeypatch.setattr(Scan, "to_arrow", overtaken)
+    with pytest.raises(KafkaError, match="created again"):
+        lake.sync()
+    assert lake.ids() == lake.topic.sent[:10]
+
+
+def test_retention_during_a_commit(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records that may have gone before they were read are an error, and nothing is committed."""
+    lake.sync()
+    lake.topic.add(4)
+    real = Scan.to_arrow
+
+    def overtaken(scan: Scan) -> Any:
+        starts = encode_offsets({TopicPartition("orders", 0): 6})
+        (lake.topic.path / "log-start-offset-checkpoint").write_bytes(starts)
+        return real(scan)
+
+    monkeypatch.setattr(Scan, "to_arrow", overtaken)
+    with pytest.raises(KafkaError, match="orders-0: offsets 5 to 5 were deleted"):
+        lake.sync()
+    assert lake.ids() == lake.topic.sent[:10]
 
 
 def test_the_command(lake: Lake) -> None:

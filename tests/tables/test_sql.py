@@ -94,6 +94,12 @@ def test_options(data: Path) -> None:
         ('value."offset" = 5', {}),
         ('not ("offset" >= 2)', {}),
         ("timestamp > now()", {}),
+        ("timestamp >= '2026-01-01 13:00'::date", {"start_time": TIME}),
+        ("timestamp >= '2026-01-01 00:00+02'::timestamp", {"start_time": TIME}),
+        ("timestamp >= timestamptz '2026-01-01 02:00+02'", {"start_time": TIME}),
+        ("timestamp >= '2026-01-01 13:00:00.9'::timestamp_s", {}),
+        ('"offset" >= 5::boolean', {}),
+        ('Orders."OFFSET" >= 5', {"start_offset": 5}),
         ("timestamp > 'no time'", {}),
         ('"offset" >= 1.5', {}),
     ],
@@ -118,7 +124,11 @@ def test_columns() -> None:
 
     assert columns("select count(*) from t") == ["offset"]
     assert columns("select o.key from t o order by o.partition") == ["partition", "key"]
+    assert columns("select O.Key from t o where PARTITION = 0") == ["partition", "key"]
     assert columns("select value.key from t") == ["value"]
+    assert columns("select o from t o") is None
+    assert columns("select #2 from t") is None
+    assert columns("select a from t o(a, b)") is None
     assert columns("select * from t") is None
     assert columns("select key from t where key in (select key from t)") is None
     assert columns("with a as (select * from t) select key from a") is None

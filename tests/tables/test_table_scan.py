@@ -15,9 +15,11 @@ from ottla.errors import CorruptMessage, KafkaError
 from ottla.records.builder import encode_batch
 from ottla.records.compression import Compression
 from ottla.storage.directories.checkpoints import encode_offsets
+from ottla.storage.directories.partition_metadata import encode_partition_metadata
 from ottla.tables import partition_files, read_only, sources
+from ottla.tables.values import Json
 from ottla.testing import Cluster, Kafka
-from ottla.types import TopicPartition
+from ottla.types import TopicPartition, Uuid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -256,6 +258,35 @@ def test_damage_below_the_high_watermark_is_an_error(tmp_path: Path) -> None:
         values(write_log(tmp_path / "size", {0: sizes + batch(0)[12:]}, 4))
 
 
+def test_a_log_that_ends_below_its_high_watermark_is_an_error(tmp_path: Path) -> None:
+    """Its last bytes were lost, or the checkpoint is that of a deleted topic of the name."""
+    for name, data in (("torn", batch(0) + batch(2)[:-3]), ("cut", batch(0)), ("empty", b"")):
+        root = write_log(tmp_path / name, {0: data}, 4)
+        with pytest.raises(KafkaError, match="the log ends before offset 4"):
+            values(root)
+        if data:
+            assert values(root, end_offset=2) == [0, 1]
+
+
+def test_json_takes_its_fields_from_the_rows_of_the_scan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not from older ones; without rows from the topic's, so that a statement has its columns."""
+    monkeypatch.setattr(Json, "sample_rows", 1)
+    rows = [(TIME, None, b'{"a":1}', ()), (TIME + 9, None, b'{"b":2}', ())]
+    root = write_log(tmp_path, {0: bytes(encode_batch(rows))}, 2)
+
+    def found(**limits: Any) -> pa.Table:
+        return tables.scan(
+            "t", data_dirs=root, columns=["value"], value="json", flatten=True, **limits
+        ).to_arrow()
+
+    assert found(start_time=TIME + 1).to_pydict() == {"b": [2]}
+    assert found(start_time=TIME + 10).to_pydict() == {"a": []}
+    with pytest.raises(KafkaError, match=r"offset 1 is not JSON of struct<a: int64> as inferred"):
+        found()
+
+
 def test_hostile_indexes_are_not_trusted(tmp_path: Path) -> None:
     """An entry counts only if its batch is there; else a segment is read from its start."""
     root = write_log(tmp_path, {0: batch(0) + batch(2) + batch(4)}, 6)
@@ -358,6 +389,17 @@ def test_the_most_advanced_copy_is_read(tmp_path: Path) -> None:
     long = write_log(tmp_path / "b", {0: batch(0) + batch(2)}, 4)
     found = tables.scan("t", data_dirs=[short, long]).to_arrow()
     assert found.num_rows == 4
+
+
+def test_a_copy_of_a_deleted_topic_is_refused(tmp_path: Path) -> None:
+    """It may be longer than the log of the topic that was created again by its name."""
+    roots = [write_log(tmp_path / name, {0: batch(0)}, 2) for name in ("a", "b")]
+    for number, root in enumerate(roots, 1):
+        topic_id = encode_partition_metadata(Uuid(bytes([number]) * 16))
+        (root / "t-0" / "partition.metadata").write_bytes(topic_id)
+    assert tables.scan("t", data_dirs=roots[1]).topic_id == Uuid(bytes([2]) * 16)
+    with pytest.raises(KafkaError, match="deleted and created again; give directories of one"):
+        tables.scan("t", data_dirs=roots)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -74,6 +74,16 @@ def test_json() -> None:
     ]
 
 
+def test_a_later_field_of_json() -> None:
+    """Where the fields are those of the first values it is an error, not a lost column."""
+    decoder = Json()
+    decoder.infer(pa.array([b'{"id":1,"at":{"x":1}}'], pa.binary()))
+    assert decoded(decoder, b'{"id":2}') == [{"id": 2, "at": None}]
+    for value in (b'{"id":2,"new":1}', b'{"at":{"new":1}}'):
+        with pytest.raises(KafkaError, match=r"row 1 is not JSON of .* \(give a schema\)"):
+            decoded(decoder, b'{"id":2}', value)
+
+
 @pytest.mark.parametrize(
     "value",
     [b"", b" ", b"nonsense", b'{"id":1}{"id":2}', b'{"id":1}}\n{"v":{"id":2}', b'{"id":"x"}', b"7",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ottla.tables.table_scan import Scan
 
 SUMMARY: Final = "ottla.offsets"
-"""Of a snapshot: JSON with the topic, its id, and the next offset of each partition."""
+"""Of a snapshot: JSON with the topic, its id if known, and the next offset of each partition."""
 ROWS_PER_COMMIT: Final = 1_000_000
 ATTEMPTS: Final = 20
 RETRY_S: Final = 0.1
@@ -97,11 +97,13 @@ class TableSync:
 
         options = self._options
         table = self._load()
-        done = {} if table is None else offsets_of(table, options.topic)
+        done = _Progress({}) if table is None else _progress_of(table, options.topic)
         rows = self._next_scan(done)
         if rows is None:
             return None
+        done = done._replace(topic_id=done.topic_id or _id_of(rows))
         data = rows.to_arrow()
+        self._check(done, self._now(done))  # retention and a new topic of the name do not wait
         if table is None:
             table = self._create(rows.schema)
         data = _widened(data, table)
@@ -110,11 +112,11 @@ class TableSync:
                 update.union_by_name(data.schema)
         except ValidationError as error:
             raise _invalid(f"{options.table}: {error}; give the schema of values") from error
-        if offsets_of(table, options.topic) != done:
+        if _progress_of(table, options.topic).offsets != done.offsets:
             return self._attempt()  # another process has committed since
         until = {one.partition.partition: one.until for one in rows.ranges}
-        offsets = {**done, **until}
-        summary = {SUMMARY: _encode(options.topic, offsets)}
+        offsets = {**done.offsets, **until}
+        summary = {SUMMARY: _encode(options.topic, done._replace(offsets=offsets))}
         _without_retries(table).append(data, snapshot_properties=summary)
         snapshot = table.current_snapshot()
         return SyncCommit(data.num_rows, offsets, snapshot.snapshot_id)
@@ -127,10 +129,10 @@ class TableSync:
         except NoSuchTableError:
             return None
 
-    def _next_scan(self, done: dict[int, int]) -> Scan | None:
+    def _next_scan(self, done: _Progress) -> Scan | None:
         """Return the records of the next commit; None without new ones."""
         options = self._options
-        found = scan(options.topic, start_offset=done, columns=["offset"], **self._where())
+        found = self._now(done)
         self._check(done, found)
         if not found.ranges:
             return None
@@ -140,16 +142,26 @@ class TableSync:
         if isinstance(value, Json):
             value.sample_rows = options.rows_per_commit  # a new field may be in any of them
         arguments = {**options.arguments, "value": value, "flatten": True}
-        return scan(options.topic, start_offset=done, end_offset=ends, **arguments)
+        arguments |= {"start_offset": done.offsets, "end_offset": ends, "partitions": list(ends)}
+        return scan(options.topic, **arguments)
 
-    def _where(self) -> dict[str, Any]:
+    def _now(self, done: _Progress) -> Scan:
+        """Return the offsets after those of the table."""
         names = ("data_dirs", "tier", "bootstrap_servers", "config", "isolation")
         given = self._options.arguments
-        return {name: given[name] for name in names if name in given}
+        where = {name: given[name] for name in names if name in given}
+        return scan(self._options.topic, start_offset=done.offsets, columns=["offset"], **where)
 
-    def _check(self, done: dict[int, int], found: Scan) -> None:
-        """Raise KafkaError OFFSET_OUT_OF_RANGE for a log that lost records, or is another one."""
-        for number, next_offset in done.items():
+    def _check(self, done: _Progress, found: Scan) -> None:
+        """Raise KafkaError for a log that lost records (OFFSET_OUT_OF_RANGE), or is another one."""
+        topic_id = _id_of(found)
+        if done.topic_id and topic_id and done.topic_id != topic_id:
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_TOPIC_ID,
+                f"topic {self._options.topic!r} was created again: its id is {topic_id}, and the "
+                f"table has the records of {done.topic_id}. Sync it to a new table",
+            )
+        for number, next_offset in done.offsets.items():
             bounds = found.bounds.get(number)
             if bounds is None or bounds.end < next_offset:
                 end = "is not there" if bounds is None else f"ends at offset {bounds.end}"
@@ -162,7 +174,7 @@ class TableSync:
                 raise KafkaError(
                     ErrorCode.OFFSET_OUT_OF_RANGE,
                     f"{self._options.topic}-{number}: offsets {next_offset} to {bounds.start - 1} "
-                    "were deleted by retention before they were read; --skip-deleted continues",
+                    "were deleted by retention before the table had them; --skip-deleted continues",
                 )
 
     def _create(self, schema: Any) -> Any:
@@ -196,6 +208,18 @@ def offsets_of(table: Any, topic: str) -> dict[int, int]:
 
     KafkaError INVALID_CONFIG for a table of another topic, or with records of none.
     """
+    return _progress_of(table, topic).offsets
+
+
+class _Progress(NamedTuple):
+    """What the table has of a topic."""
+
+    offsets: dict[int, int]
+    topic_id: str = ""
+    """Empty where it is unknown: in a directory without partition.metadata."""
+
+
+def _progress_of(table: Any, topic: str) -> _Progress:
     snapshot = table.current_snapshot()
     has_records = snapshot is not None
     while snapshot is not None:
@@ -209,7 +233,7 @@ def offsets_of(table: Any, topic: str) -> dict[int, int]:
             f"table {'.'.join(table.name())} has snapshots, but none with the offsets of a topic: "
             "sync to a new table"
         )
-    return {}
+    return _Progress({})
 
 
 def compact(table: Any, topic: str, *, min_files: int = 4) -> int:
@@ -218,7 +242,7 @@ def compact(table: Any, topic: str, *, min_files: int = 4) -> int:
     A partition with more than COMPACT_MAX_BYTES stays. A commit of another writer meanwhile is an
     error of pyiceberg, after which nothing has changed.
     """
-    offsets = offsets_of(table, topic)
+    progress = _progress_of(table, topic)
     groups: dict[Any, list[int]] = {}
     for entry in table.inspect.files().to_pylist():
         partition = next(iter((entry.get("partition") or {}).values()), None)
@@ -235,7 +259,7 @@ def compact(table: Any, topic: str, *, min_files: int = 4) -> int:
         _without_retries(table).overwrite(
             data,
             overwrite_filter=chosen,
-            snapshot_properties={SUMMARY: _encode(topic, offsets)},
+            snapshot_properties={SUMMARY: _encode(topic, progress)},
         )
         table.refresh()
         removed += len(sizes) - 1
@@ -288,21 +312,26 @@ def _without_retries(table: Any) -> Any:
     return table
 
 
-def _encode(topic: str, offsets: dict[int, int]) -> str:
-    partitions = {str(number): offset for number, offset in sorted(offsets.items())}
-    return json.dumps({"topic": topic, "partitions": partitions}, separators=(",", ":"))
+def _id_of(found: Scan) -> str:
+    return "" if found.topic_id is None else str(found.topic_id)
 
 
-def _decode(text: str, topic: str) -> dict[int, int]:
+def _encode(topic: str, progress: _Progress) -> str:
+    partitions = {str(number): offset for number, offset in sorted(progress.offsets.items())}
+    topic_id = {"id": progress.topic_id} if progress.topic_id else {}
+    return json.dumps({"topic": topic, **topic_id, "partitions": partitions}, separators=(",", ":"))
+
+
+def _decode(text: str, topic: str) -> _Progress:
     try:
         found = json.loads(text)
-        name = found["topic"]
+        name, topic_id = found["topic"], str(found.get("id", ""))
         offsets = {int(number): int(offset) for number, offset in found["partitions"].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _invalid(f"a snapshot has malformed offsets: {text[:80]!r}") from error
     if name != topic:
         raise _invalid(f"the table has the records of topic {name!r}, not of {topic!r}")
-    return offsets
+    return _Progress(offsets, topic_id)
 
 
 def _invalid(text: str) -> KafkaError:

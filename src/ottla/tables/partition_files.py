@@ -317,6 +317,9 @@ class FileReader:
                     continue  # compacted or deleted since it was listed
                 with closing(file):
                     yield from self._segment_chunks(bases[number], file, end, is_last=is_last)
+                    if is_last and self.position < end:
+                        reason = f"the log ends before offset {end}"
+                        raise self._damaged(bases[number], file.size(), reason)
             self.advance(end)
 
     def _remote_chunks(self, segment: RemoteSegment, first_local: int) -> Iterator[Chunk]:

@@ -14,18 +14,13 @@ from ottla.clients.settings import COMMON, read_settings
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla.storage.directories.checkpoints import decode_offsets
-from ottla.storage.directories.partition_dir_names import (
-    has_only_files_of_logs,
-    partition_of,
-    read_topic_id,
-)
+from ottla.storage.directories.partition_dir_names import is_log, partition_of, read_topic_id
 from ottla.storage.directory import join
 from ottla.storage.layout import (
     HIGH_WATERMARK_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_CHECKPOINT,
     META_PROPERTIES,
-    PARTITION_METADATA,
 )
 from ottla.storage.log.leader_epochs import decode_leader_epochs
 from ottla.tables.partition_files import FileReader, PartitionFiles, SkipRule
@@ -39,6 +34,7 @@ if TYPE_CHECKING:
     from ottla.clients.cluster_reader import TopicLayout
     from ottla.clients.range_fetcher import Chunk
     from ottla.storage.log.leader_epochs import EpochEntry
+    from ottla.types import Uuid
 
 POLL_TIMEOUT_MS: Final = 60_000
 """A read from brokers fails after this time without progress."""
@@ -67,6 +63,9 @@ class Bounds(NamedTuple):
 class TopicSource(Protocol):
     """The partitions of one topic; methods raise KafkaError."""
 
+    topic_id: Uuid | None
+    """None where it is unknown."""
+
     def bounds(self, *, read_committed: bool) -> dict[int, Bounds]:
         """Return the offsets of each partition that can be read now."""
 
@@ -91,8 +90,13 @@ class DirectorySource:
         data_dirs: Sequence[str | Path],
         tier: str | Path | Mapping[str, str] | None = None,
     ) -> None:
-        """Find the topic's partitions, also in remote storage; KafkaError when there are none."""
+        """Find the topic's partitions, also in remote storage.
+
+        KafkaError UNKNOWN_TOPIC_OR_PARTITION when there are none, INCONSISTENT_TOPIC_ID when they
+        are of two topics of this name.
+        """
         self.topic = topic
+        self.topic_id: Uuid | None = None
         remote = None if tier is None else _tier(tier, data_dirs)
         self._partitions: dict[int, PartitionFiles] = {}
         names: set[str] = set()
@@ -103,7 +107,9 @@ class DirectorySource:
             offsets = _Checkpoints(directory)
             for partition in found:
                 if partition.topic == topic:
-                    self._add(offsets.files_of(partition, remote))
+                    topic_id = read_topic_id(cast("Any", directory), str(partition))
+                    self._check_topic_id(topic_id, root)
+                    self._add(offsets.files_of(partition, topic_id, remote))
         if not self._partitions:
             where = ", ".join(map(str, data_dirs))
             near = ", ".join(sorted(name for name in names if not name.startswith("__"))[:10])
@@ -111,6 +117,16 @@ class DirectorySource:
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 f"there is no topic {topic!r} in {where}" + (f"; there are {near}" if near else ""),
             )
+
+    def _check_topic_id(self, topic_id: Uuid | None, root: Path) -> None:
+        """Raise KafkaError for a copy of a topic that was deleted, whose log may be longer."""
+        if topic_id is not None and self.topic_id not in (None, topic_id):
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_TOPIC_ID,
+                f"topic {self.topic!r} has the id {topic_id} in {root}, and {self.topic_id} in "
+                "another directory: it was deleted and created again; give directories of one",
+            )
+        self.topic_id = topic_id or self.topic_id
 
     def _add(self, files: PartitionFiles) -> None:
         other = self._partitions.get(files.partition.partition)
@@ -171,12 +187,13 @@ class _Checkpoints:
         except (FileNotFoundError, CorruptMessage):
             return None
 
-    def files_of(self, partition: TopicPartition, tier: RemoteTopic | None) -> PartitionFiles:
+    def files_of(
+        self, partition: TopicPartition, topic_id: Uuid | None, tier: RemoteTopic | None
+    ) -> PartitionFiles:
         """Return a partition's files; one that its checkpoint does not know yet has no records."""
         watermarks = self._watermarks
         remote = None
         if tier is not None:
-            topic_id = read_topic_id(cast("Any", self._directory), str(partition))
             epochs = self._leader_epochs(partition)
             remote = tier.of_partition(topic_id, partition.partition, epochs)
         return PartitionFiles(
@@ -226,7 +243,11 @@ def _partitions_in(directory: ReadOnlyDirectory) -> Iterator[TopicPartition]:
     is_of_a_node = META_PROPERTIES in names
     for name in names:
         partition = partition_of(name)
-        if partition is not None and directory.is_directory(name) and _is_log(directory, name):
+        if (
+            partition is not None
+            and directory.is_directory(name)
+            and is_log(cast("Any", directory), name)
+        ):
             is_of_a_node = True
             yield partition
     if not is_of_a_node:
@@ -235,11 +256,6 @@ def _partitions_in(directory: ReadOnlyDirectory) -> Iterator[TopicPartition]:
             f"{directory.root} is no log directory of Kafka or Ottla: it has neither "
             f"{META_PROPERTIES} nor logs; give a directory of log.dirs",
         )
-
-
-def _is_log(directory: ReadOnlyDirectory, name: str) -> bool:
-    names = directory.list(name)
-    return PARTITION_METADATA in names or (bool(names) and has_only_files_of_logs(names))
 
 
 class _FetchOptions(NamedTuple):
@@ -260,6 +276,7 @@ class ClusterSource:
         self._config = dict(config)
         with self._open() as cluster:
             self._layout: TopicLayout = cluster.named_topics([topic])[topic]
+        self.topic_id: Uuid | None = self._layout.topic_id or None
 
     def _open(self) -> ClusterReader:
         return ClusterReader(read_settings(COMMON, self._config, {}), first_answer_ms=10_000)
@@ -296,6 +313,6 @@ class ClusterSource:
             self._open(),
             _FetchOptions(int(read_committed)),
             offset_range,
-            str(self._layout.topic_id) if self._layout.topic_id else "",
+            str(self.topic_id) if self.topic_id else "",
             self._layout.leaders.get(offset_range.partition.partition),
         )

@@ -30,6 +30,8 @@ _SETTINGS: Final[dict[str, str | bool | int | float | list[str]]] = {
 }
 ROWS_AT_ONCE: Final = 10_000
 _BARE_OFFSET: Final = re.compile(r'(?<![".\w])offset\b(?!")', re.IGNORECASE)
+_TIME_TYPES: Final = ("timestamp", "timestamptz", "date")
+"""Of constants: a date loses the hours of its text, a timestamp its zone."""
 _INTEGER: Final = re.compile(r"-?[0-9]{1,18}")
 _REVERSED: Final = {
     "COMPARE_GREATERTHAN": "COMPARE_LESSTHAN",
@@ -116,13 +118,12 @@ def topics_of(connection: Any, statement: str) -> dict[str, TopicReads]:
     tables = [one for one in objects if one.get("type") == "BASE_TABLE"]
     found = {one["table_name"]: TopicReads() for one in tables if one["table_name"] not in common}
     source = nodes[0].get("from_table") or {}
-    if len(tables) == 1 and source.get("type") == "BASE_TABLE" and len(found) == 1:
-        names = {source["table_name"], source["alias"]}
+    is_renamed = bool(source.get("column_name_alias"))  # from orders as o(a, b)
+    is_table = source.get("type") == "BASE_TABLE" and not is_renamed
+    if len(tables) == 1 and is_table and len(found) == 1:
+        names = {source["table_name"].lower(), source["alias"].lower()}
         reads = found[source["table_name"]]
-        if not any(one.get("class") == "STAR" for one in objects):
-            reads.columns = {
-                _column(one, names) for one in objects if one.get("class") == "COLUMN_REF"
-            }
+        reads.columns = _columns(objects, names)
         limits = _Limits(connection, reads, names)
         for condition in _conjuncts(nodes[0].get("where_clause")):
             limits.add(condition)
@@ -140,10 +141,19 @@ def _objects(tree: Any) -> Iterator[dict[str, Any]]:
             pending.extend(one)
 
 
-def _column(reference: dict[str, Any], tables: set[str]) -> str:
-    """Return the column of a reference, which may begin with its table's name."""
-    names: list[str] = reference["column_names"]
-    return names[1] if len(names) > 1 and names[0] in tables else names[0]
+def _columns(objects: list[dict[str, Any]], tables: set[str]) -> set[str] | None:
+    """Return the columns that expressions name; None for all, as a position or a row needs."""
+    if any(one.get("class") in ("STAR", "POSITIONAL_REFERENCE") for one in objects):
+        return None
+    references = [_names(one) for one in objects if one.get("class") == "COLUMN_REF"]
+    if any(len(names) == 1 and names[0] in tables for names in references):
+        return None
+    return {names[1] if len(names) > 1 and names[0] in tables else names[0] for names in references}
+
+
+def _names(reference: dict[str, Any]) -> list[str]:
+    """Return the parts of a column's name, in which SQL does not tell upper case from lower."""
+    return [name.lower() for name in reference["column_names"]]
 
 
 def _conjuncts(condition: Any) -> Iterator[dict[str, Any]]:
@@ -177,7 +187,7 @@ class _Limits:
     def _compare(self, column: dict[str, Any], comparison: str, constant: dict[str, Any]) -> None:
         if column.get("class") != "COLUMN_REF":
             return
-        names: list[str] = column["column_names"]
+        names = _names(column)
         is_field = len(names) > 2 or (len(names) == 2 and names[0] not in self._tables)
         name = names[-1]
         if is_field or name not in ("partition", "offset", "timestamp"):
@@ -197,7 +207,11 @@ class _Limits:
 
     def _constant(self, column: str, node: dict[str, Any]) -> int | None:
         """Return a constant as an offset, or as ms of a time; None for another expression."""
+        kind = "timestamptz"
         if node.get("class") == "CAST":
+            kind = str((node.get("type_expr") or {}).get("type_name")).lower()
+            if column != "timestamp" or kind not in _TIME_TYPES:
+                return None
             node = node.get("child") or {}
         if node.get("class") != "CONSTANT":
             return None
@@ -205,7 +219,7 @@ class _Limits:
         text = str(literal.get("text", (node.get("value") or {}).get("value")))
         if column != "timestamp":
             return int(text) if _INTEGER.fullmatch(text) else None
-        query = "SELECT epoch_ms(try_cast(?::varchar AS timestamptz))"
+        query = f"SELECT epoch_ms(try_cast(try_cast(?::varchar AS {kind}) AS timestamptz))"
         rows = self._connection.execute(query, [text]).fetchall()
         return None if rows[0][0] is None else int(rows[0][0])
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -101,9 +101,11 @@ class Scan:
         self.bounds = bounds
         """The offsets that each partition had when the scan was made."""
         types = ARROW_TYPES | {name: one.type for name, one in options.decoders.items()}
+        self.topic_id = source.topic_id
+        """Of the topic that it reads; None where it is unknown."""
         self._typed = pa.schema([pa.field(name, types[name]) for name in options.columns])
         self.schema: pa.Schema = (
-            flattened(self._typed.empty_table()).schema if (options.flatten) else self._typed
+            flattened(self._typed.empty_table()).schema if options.flatten else self._typed
         )
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -270,18 +272,17 @@ def scan(  # noqa: PLR0913 - keywords, most of them rarely given
             start = max(start, source.offset_at(number, first_ms, Bounds(start, end)))
         if start < end:
             ranges.append(OffsetRange(TopicPartition(topic, number), start, end))
-    made = Scan(source, options, ranges, bounds)
     for name, decoder in decoders.items():
         if decoder.needs_sample:
-            raw = scan(
-                topic, data_dirs=data_dirs, tier=tier, bootstrap_servers=bootstrap_servers,
-                config=config,
-                partitions=partitions, columns=[name], isolation=isolation,
-                start_offset=start_offset, end_offset=end_offset, limit=decoder.sample_rows,
+            whole = [OffsetRange(TopicPartition(topic, n), *at) for n, at in bounds.items()]
+            raw = replace(
+                options, columns=(name,), skip_rule=SkipRule(), end_time_ms=None,
+                latest_per_key=False, limit=decoder.sample_rows, decoders={}, flatten=False,
             )  # fmt: skip
-            decoder.infer(raw.to_arrow()[name].combine_chunks())
-            made = Scan(source, options, ranges, bounds)
-    return made
+            # a scan without rows has the columns of the topic
+            sample = Scan(source, raw, ranges or whole, bounds)
+            decoder.infer(sample.to_arrow()[name].combine_chunks())
+    return Scan(source, options, ranges, bounds)
 
 
 def _source(

@@ -122,12 +122,13 @@ class Json(Decoder):
     """JSON objects; without a schema its fields are those of the first values.
 
     A schema is a pyarrow schema or struct, or the fields as in SQL: "id bigint, name varchar".
-    Fields that are not in it are left out.
+    Fields that are not in it are left out. Without a schema a later value with a new field is an
+    error, for its column would be missing.
     """
 
     def __init__(self, schema: Any = None, *, invalid: str = "error") -> None:
         super().__init__(invalid=invalid)
-        self.needs_sample = schema is None
+        self.needs_sample = self._is_inferred = schema is None
         self.type = pa.struct([]) if schema is None else struct_of(schema)
 
     def convert(self, values: pa.Array) -> pa.Array:
@@ -166,7 +167,9 @@ class Json(Decoder):
             pj.ParseOptions(
                 explicit_schema=None if kind is None else pa.schema([("v", kind)]),
                 newlines_in_values=True,
-                unexpected_field_behavior="infer" if kind is None else "ignore",
+                unexpected_field_behavior=(
+                    "infer" if kind is None else "error" if self._is_inferred else "ignore"
+                ),
             ),
         )
         if table.num_rows != len(values):
@@ -175,7 +178,7 @@ class Json(Decoder):
         return column.combine_chunks()
 
     def __str__(self) -> str:
-        return f"JSON of {self.type}"
+        return f"JSON of {self.type}" + " as inferred (give a schema)" * self._is_inferred
 
 
 class Avro(_PerValue):
