@@ -26,7 +26,7 @@ pytest.importorskip("pyiceberg")
 from pyiceberg.catalog import load_catalog
 
 from ottla.tables import iceberg
-from ottla.tables.iceberg import SyncOptions, TableSync, compact, offsets_of
+from ottla.tables.iceberg import SyncOptions, TableSync, compact, progress_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -197,7 +197,7 @@ def test_small_files_are_compacted(lake: Lake) -> None:
     assert compact(lake.table(), "orders") == before - 1
     assert len(lake.table().inspect.files()) == 1
     assert lake.ids() == lake.topic.sent
-    assert offsets_of(lake.table(), "orders") == {0: 8, 1: 8}
+    assert progress_of(lake.table(), "orders").offsets == {0: 8, 1: 8}
     lake.topic.add(1)
     assert lake.sync() == [1]
     assert lake.ids() == lake.topic.sent
@@ -236,7 +236,7 @@ def test_tables_and_topics_that_do_not_fit(lake: Lake) -> None:
     """A table of another topic or of none, a topic that was created again, deleted offsets."""
     lake.sync()
     with pytest.raises(KafkaError, match="has the records of topic 'orders', not of 'other'"):
-        offsets_of(lake.table(), "other")
+        progress_of(lake.table(), "other")
     (lake.topic.path / "replication-offset-checkpoint").write_bytes(
         encode_offsets({TopicPartition("orders", 0): 3, TopicPartition("orders", 1): 5})
     )
@@ -252,7 +252,7 @@ def test_tables_and_topics_that_do_not_fit(lake: Lake) -> None:
     foreign = catalog.create_table("lake.foreign", lake.table().schema())
     foreign.append(lake.table().scan().to_arrow())
     with pytest.raises(KafkaError, match="none with the offsets of a topic"):
-        offsets_of(foreign, "orders")
+        progress_of(foreign, "orders")
     with pytest.raises(KafkaError, match="partitioned by none, hour"):
         lake.sync(partition_by="week")
 

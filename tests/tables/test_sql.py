@@ -173,4 +173,4 @@ def test_without_the_extra(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The line to install is in the error."""
     monkeypatch.setitem(__import__("sys").modules, "duckdb", None)
     result = run("select * from orders", data)
-    assert "needs pip install 'ottla[tables]'" in result.stderr
+    assert "needs pip install '.[tables]' in Ottla's source tree" in result.stderr

@@ -30,5 +30,5 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("ottla"):
             raise
-        text = f"{error}: ottla.tables needs pip install 'ottla[tables]'"
+        text = f"{error}: ottla.tables needs pip install '.[tables]' in Ottla's source tree"
         raise ModuleNotFoundError(text, name=error.name, path=error.path) from error

@@ -97,7 +97,7 @@ class TableSync:
 
         options = self._options
         table = self._load()
-        done = _Progress({}) if table is None else _progress_of(table, options.topic)
+        done = Progress({}) if table is None else progress_of(table, options.topic)
         rows = self._next_scan(done)
         if rows is None:
             return None
@@ -112,7 +112,7 @@ class TableSync:
                 update.union_by_name(data.schema)
         except ValidationError as error:
             raise _invalid(f"{options.table}: {error}; give the schema of values") from error
-        if _progress_of(table, options.topic).offsets != done.offsets:
+        if progress_of(table, options.topic).offsets != done.offsets:
             return self._attempt()  # another process has committed since
         until = {one.partition.partition: one.until for one in rows.ranges}
         offsets = {**done.offsets, **until}
@@ -129,7 +129,7 @@ class TableSync:
         except NoSuchTableError:
             return None
 
-    def _next_scan(self, done: _Progress) -> Scan | None:
+    def _next_scan(self, done: Progress) -> Scan | None:
         """Return the records of the next commit; None without new ones."""
         options = self._options
         found = self._now(done)
@@ -145,14 +145,14 @@ class TableSync:
         arguments |= {"start_offset": done.offsets, "end_offset": ends, "partitions": list(ends)}
         return scan(options.topic, **arguments)
 
-    def _now(self, done: _Progress) -> Scan:
+    def _now(self, done: Progress) -> Scan:
         """Return the offsets after those of the table."""
         names = ("data_dirs", "tier", "bootstrap_servers", "config", "isolation")
         given = self._options.arguments
         where = {name: given[name] for name in names if name in given}
         return scan(self._options.topic, start_offset=done.offsets, columns=["offset"], **where)
 
-    def _check(self, done: _Progress, found: Scan) -> None:
+    def _check(self, done: Progress, found: Scan) -> None:
         """Raise KafkaError for a log that lost records (OFFSET_OUT_OF_RANGE), or is another one."""
         topic_id = _id_of(found)
         if done.topic_id and topic_id and done.topic_id != topic_id:
@@ -203,23 +203,20 @@ class TableSync:
         return self._catalog.load_table(options.table)
 
 
-def offsets_of(table: Any, topic: str) -> dict[int, int]:
-    """Return the next offset of each partition by the newest snapshot that has them.
-
-    KafkaError INVALID_CONFIG for a table of another topic, or with records of none.
-    """
-    return _progress_of(table, topic).offsets
-
-
-class _Progress(NamedTuple):
+class Progress(NamedTuple):
     """What the table has of a topic."""
 
     offsets: dict[int, int]
+    """The next offset of each partition."""
     topic_id: str = ""
     """Empty where it is unknown: in a directory without partition.metadata."""
 
 
-def _progress_of(table: Any, topic: str) -> _Progress:
+def progress_of(table: Any, topic: str) -> Progress:
+    """Return the progress by the newest snapshot that has one.
+
+    KafkaError INVALID_CONFIG for a table of another topic, or with records of none.
+    """
     snapshot = table.current_snapshot()
     has_records = snapshot is not None
     while snapshot is not None:
@@ -233,7 +230,7 @@ def _progress_of(table: Any, topic: str) -> _Progress:
             f"table {'.'.join(table.name())} has snapshots, but none with the offsets of a topic: "
             "sync to a new table"
         )
-    return _Progress({})
+    return Progress({})
 
 
 def compact(table: Any, topic: str, *, min_files: int = 4) -> int:
@@ -242,7 +239,7 @@ def compact(table: Any, topic: str, *, min_files: int = 4) -> int:
     A partition with more than COMPACT_MAX_BYTES stays. A commit of another writer meanwhile is an
     error of pyiceberg, after which nothing has changed.
     """
-    progress = _progress_of(table, topic)
+    progress = progress_of(table, topic)
     groups: dict[Any, list[int]] = {}
     for entry in table.inspect.files().to_pylist():
         partition = next(iter((entry.get("partition") or {}).values()), None)
@@ -316,13 +313,13 @@ def _id_of(found: Scan) -> str:
     return "" if found.topic_id is None else str(found.topic_id)
 
 
-def _encode(topic: str, progress: _Progress) -> str:
+def _encode(topic: str, progress: Progress) -> str:
     partitions = {str(number): offset for number, offset in sorted(progress.offsets.items())}
     topic_id = {"id": progress.topic_id} if progress.topic_id else {}
     return json.dumps({"topic": topic, **topic_id, "partitions": partitions}, separators=(",", ":"))
 
 
-def _decode(text: str, topic: str) -> _Progress:
+def _decode(text: str, topic: str) -> Progress:
     try:
         found = json.loads(text)
         name, topic_id = found["topic"], str(found.get("id", ""))
@@ -331,7 +328,7 @@ def _decode(text: str, topic: str) -> _Progress:
         raise _invalid(f"a snapshot has malformed offsets: {text[:80]!r}") from error
     if name != topic:
         raise _invalid(f"the table has the records of topic {name!r}, not of {topic!r}")
-    return _Progress(offsets, topic_id)
+    return Progress(offsets, topic_id)
 
 
 def _invalid(text: str) -> KafkaError:

@@ -42,7 +42,8 @@ Examples:
 \b
 Columns: topic, partition, "offset", timestamp, timestamp_type, key, value, headers; with json and
 avro the fields of the value instead of it. Files are read up to the high watermark that the node
-wrote last, at most five seconds ago. Needs pip install 'ottla[tables]'.
+wrote last, at most five seconds ago. Needs pip install '.[tables]' in
+Ottla's source tree.
 """
 
 
@@ -115,7 +116,8 @@ def needed(module: str, package: str, extra: str) -> Any:
         import_module(package)
         return import_module(module)
     except ModuleNotFoundError as error:
-        raise ToolError(f"{error}: this command needs pip install 'ottla[{extra}]'") from error
+        text = f"{error}: this command needs pip install '.[{extra}]' in Ottla's source tree"
+        raise ToolError(text) from error
 
 
 def scan_arguments(options: dict[str, Any]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ Examples:
 \b
 A catalog is the URI of a database (SQLite, PostgreSQL) or the name of one in ~/.pyiceberg.yaml.
 Each commit has the offsets in its snapshot's summary: a sync that was killed continues after them.
-Needs pip install 'ottla[iceberg]'.
+Needs pip install '.[tables,iceberg]' in Ottla's source tree.
 """
 FOLLOW_S: Final = 10.0
 """Between looks for new records: each commit makes files."""
