@@ -97,7 +97,7 @@ class TableSync:
 
         options = self._options
         table = self._load()
-        done = Progress({}) if table is None else progress_of(table, options.topic)
+        done = SyncProgress({}) if table is None else progress_of(table, options.topic)
         rows = self._next_scan(done)
         if rows is None:
             return None
@@ -129,7 +129,7 @@ class TableSync:
         except NoSuchTableError:
             return None
 
-    def _next_scan(self, done: Progress) -> Scan | None:
+    def _next_scan(self, done: SyncProgress) -> Scan | None:
         """Return the records of the next commit; None without new ones."""
         options = self._options
         found = self._now(done)
@@ -145,14 +145,14 @@ class TableSync:
         arguments |= {"start_offset": done.offsets, "end_offset": ends, "partitions": list(ends)}
         return scan(options.topic, **arguments)
 
-    def _now(self, done: Progress) -> Scan:
+    def _now(self, done: SyncProgress) -> Scan:
         """Return the offsets after those of the table."""
         names = ("data_dirs", "tier", "bootstrap_servers", "config", "isolation")
         given = self._options.arguments
         where = {name: given[name] for name in names if name in given}
         return scan(self._options.topic, start_offset=done.offsets, columns=["offset"], **where)
 
-    def _check(self, done: Progress, found: Scan) -> None:
+    def _check(self, done: SyncProgress, found: Scan) -> None:
         """Raise KafkaError for a log that lost records (OFFSET_OUT_OF_RANGE), or is another one."""
         topic_id = _id_of(found)
         if done.topic_id and topic_id and done.topic_id != topic_id:
@@ -203,7 +203,7 @@ class TableSync:
         return self._catalog.load_table(options.table)
 
 
-class Progress(NamedTuple):
+class SyncProgress(NamedTuple):
     """What the table has of a topic."""
 
     offsets: dict[int, int]
@@ -212,7 +212,7 @@ class Progress(NamedTuple):
     """Empty where it is unknown: in a directory without partition.metadata."""
 
 
-def progress_of(table: Any, topic: str) -> Progress:
+def progress_of(table: Any, topic: str) -> SyncProgress:
     """Return the progress by the newest snapshot that has one.
 
     KafkaError INVALID_CONFIG for a table of another topic, or with records of none.
@@ -230,7 +230,7 @@ def progress_of(table: Any, topic: str) -> Progress:
             f"table {'.'.join(table.name())} has snapshots, but none with the offsets of a topic: "
             "sync to a new table"
         )
-    return Progress({})
+    return SyncProgress({})
 
 
 def compact(table: Any, topic: str, *, min_files: int = 4) -> int:
@@ -313,13 +313,13 @@ def _id_of(found: Scan) -> str:
     return "" if found.topic_id is None else str(found.topic_id)
 
 
-def _encode(topic: str, progress: Progress) -> str:
+def _encode(topic: str, progress: SyncProgress) -> str:
     partitions = {str(number): offset for number, offset in sorted(progress.offsets.items())}
     topic_id = {"id": progress.topic_id} if progress.topic_id else {}
     return json.dumps({"topic": topic, **topic_id, "partitions": partitions}, separators=(",", ":"))
 
 
-def _decode(text: str, topic: str) -> Progress:
+def _decode(text: str, topic: str) -> SyncProgress:
     try:
         found = json.loads(text)
         name, topic_id = found["topic"], str(found.get("id", ""))
@@ -328,7 +328,7 @@ def _decode(text: str, topic: str) -> Progress:
         raise _invalid(f"a snapshot has malformed offsets: {text[:80]!r}") from error
     if name != topic:
         raise _invalid(f"the table has the records of topic {name!r}, not of {topic!r}")
-    return Progress(offsets, topic_id)
+    return SyncProgress(offsets, topic_id)
 
 
 def _invalid(text: str) -> KafkaError:
