@@ -169,3 +169,57 @@ def test_wrong_settings_of_a_store_refuse_the_start(tmp_path: Path) -> None:
         Cluster(config=settings_of(tmp_path)),
     ):
         pass
+
+
+def lines(caplog: pytest.LogCaptureFixture, event: str) -> list[str]:
+    """Return the texts of one event of remote storage."""
+    return [record.message for record in caplog.records if getattr(record, "event", "") == event]
+
+
+def test_a_store_that_goes_away_while_running_is_named_in_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Copies are tried in each interval meanwhile; one line says that they work again."""
+    caplog.set_level("INFO", "ottla.remote")
+    tier = tmp_path / "tier"
+    root = tier / "kafka-tiered-storage"
+    with Cluster(config=settings_of(tier), data_dir=str(tmp_path / "data")) as cluster:
+        assert root.is_dir()
+        root.rmdir()
+        root.write_text("no directory")
+        fill(cluster)
+        end = time.monotonic() + 30
+        while cluster.run(failed_copies) < 3:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        assert len(lines(caplog, "remote.copy_failed")) == 1
+        assert not lines(caplog, "remote.delete_failed")
+        root.unlink()
+        root.mkdir()
+        until_copied(cluster)
+        assert len(lines(caplog, "remote.returned")) == 1
+        assert len(read_all(cluster)) == RECORDS
+
+
+def failed_copies(node: Node) -> int:
+    """Return how many copies failed."""
+    assert node.remote_logs is not None
+    return node.remote_logs.counts["t"].failed_copy_count
+
+
+def test_the_copy_quota_holds_copies_back_until_it_is_raised(tmp_path: Path) -> None:
+    """As in Kafka a segment's whole size is booked before, so the first one passes."""
+    settings = settings_of(tmp_path)
+    settings["remote.log.manager.copy.max.bytes.per.second"] = "1000"
+    with Cluster(config=settings) as cluster:
+        fill(cluster)
+        until(cluster, lambda _start, _local, high: high >= 0)
+        first = len(copied(tmp_path))
+        time.sleep(2)
+        assert len(copied(tmp_path)) == first == 1
+        with ottla.Admin(bootstrap_servers=cluster.bootstrap) as admin:
+            broker = ottla.ConfigResource(ottla.ResourceType.BROKER, "")
+            admin.alter_configs(
+                {broker: {"remote.log.manager.copy.max.bytes.per.second": "1000000000"}}
+            )
+        until_copied(cluster)

@@ -10,13 +10,16 @@ Kafka: org.apache.kafka.server.log.remote.storage.RemoteLogManager.
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from ottla.errors import ConfigError, KafkaError
+from ottla.metrics.sampled_stat import SampleWindow
 from ottla.purgatory.backoff import Backoff
 from ottla.purgatory.pending import Pending
+from ottla.quota.replication import ReplicationQuota
 from ottla.storage.log.partition_log import NO_OFFSET
 from ottla.storage.log.retention import ClockJumpDetector
 from ottla.storage.remote.copying import described, next_candidate
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from ottla.server.remote.metadata_topic import RemoteMetadataTopic
     from ottla.server.system.environment import WorkerPool
     from ottla.storage.log.partition_log import PartitionLog
+    from ottla.storage.remote.copying import SegmentToCopy
     from ottla.storage.remote.index_cache import RemoteIndexCache
     from ottla.storage.remote.partition_segments import PartitionSegments
     from ottla.storage.remote.segment import RemoteSegment
@@ -50,6 +54,8 @@ ABANDONED_MS: Final = 3_600_000
 ORPHAN_MS: Final = 600_000
 """Segments of a topic that this broker does not know are not touched for so long: its metadata may
 be late, and the topic's last leader deletes them at once if it lives."""
+QUOTA_WAIT_MS: Final = 1000
+"""How long a copy waits before it looks at the quota again, as in Kafka."""
 log = logging.getLogger("ottla.remote")
 
 
@@ -68,7 +74,7 @@ class Tier(NamedTuple):
 class _Leadership:
     """One partition that this broker leads."""
 
-    __slots__ = ("copied_offset", "is_cancelled", "leader_epoch")
+    __slots__ = ("copied_offset", "failures", "is_cancelled", "leader_epoch", "retry_ms")
 
     def __init__(self, leader_epoch: int) -> None:
         self.leader_epoch = leader_epoch
@@ -76,6 +82,26 @@ class _Leadership:
         """The last offset that the tier has of this log; None until it is looked up."""
         self.is_cancelled = False
         """Whether copies wait for the election of another leader: the plug-in is at fault."""
+        self.failures = 0
+        """Copies in a row that failed and may be tried again."""
+        self.retry_ms = 0
+        """No copy begins before this time of the monotonic clock."""
+
+
+class RemoteCounts:
+    """What was copied and deleted of one topic since the start."""
+
+    __slots__ = (
+        "copied_bytes",
+        "copy_count",
+        "delete_count",
+        "failed_copy_count",
+        "failed_delete_count",
+    )
+
+    def __init__(self) -> None:
+        self.copied_bytes = self.copy_count = self.failed_copy_count = 0
+        self.delete_count = self.failed_delete_count = 0
 
 
 class RemoteLogManager:
@@ -106,6 +132,17 @@ class RemoteLogManager:
         self._new_uuid = new_uuid
         self._led: dict[tuple[Uuid, int], _Leadership] = {}
         clock = loop.clock
+        self._copy_quota = ReplicationQuota(
+            SampleWindow(
+                config.remote_log_manager_copy_quota_window_num,
+                config.remote_log_manager_copy_quota_window_size_seconds * 1000,
+            )
+        )
+        self._copy_quota.limit = float(config.remote_log_manager_copy_max_bytes_per_second)
+        self._failing: set[tuple[str, tuple[Uuid, int]]] = set()
+        """The calls, by name, and partitions whose last try failed: one line for all of them."""
+        self.counts: defaultdict[str, RemoteCounts] = defaultdict(RemoteCounts)
+        """Copies and deletions by topic."""
         self._jumps = ClockJumpDetector(clock.now_ms(), clock.monotonic_ms())
         """A jump counts until the next start: segments from before it keep their real age."""
         self._is_closed = False
@@ -141,6 +178,11 @@ class RemoteLogManager:
                 "older ones fail until it does; it is tried again"
             )
             log.error(text, done.error, extra={"event": "remote.away"})
+        again_ms = self._retry_ms(failures + 1)
+        self._loop.timer.add(again_ms, lambda _now_ms: self._connect(first, failures + 1))
+
+    def _retry_ms(self, failures: int) -> int:
+        """Return when to try again after consecutive failures, of the monotonic clock."""
         config = self._config
         backoff = Backoff(
             config.remote_log_manager_task_retry_backoff_ms,
@@ -148,8 +190,7 @@ class RemoteLogManager:
             self._rng,
             jitter=config.remote_log_manager_task_retry_jitter,
         )
-        again_ms = self._loop.clock.monotonic_ms() + backoff.after(failures + 1)
-        self._loop.timer.add(again_ms, lambda _now_ms: self._connect(first, failures + 1))
+        return self._loop.clock.monotonic_ms() + backoff.after(failures)
 
     def start(self) -> None:
         """Begin; the first turn is due at once."""
@@ -164,6 +205,7 @@ class RemoteLogManager:
     def reconfigure(self, config: BrokerConfig) -> None:
         """Apply changed settings."""
         self._config = config
+        self._copy_quota.limit = float(config.remote_log_manager_copy_max_bytes_per_second)
         job = partial(self.index_cache.resize, config.remote_log_index_file_cache_total_size_bytes)
         self._run_job(self._copiers, job)
 
@@ -228,7 +270,7 @@ class RemoteLogManager:
             )
 
     def _begin_turns(self) -> Work[None]:
-        needed = []
+        needed, tried = [], set()
         for replica in list(self._replicas):
             key, config = (replica.topic_id, replica.topic_partition.partition), replica.log.config
             if not config.is_tiered and not config.remote_log_delete_on_disable:
@@ -238,15 +280,18 @@ class RemoteLogManager:
             if not replica.is_leader:
                 self._led.pop(key, None)
                 self._mark_copied(replica, key)
-            elif not self.storage.is_connected:
+                continue
+            tried.add(key)
+            if not self.storage.is_connected:
                 continue
             elif config.is_tiered:
-                self._begin(self._turn(replica, key), ("remote", key))
+                self._begin_turn(replica, key)
             elif self._topic.is_ready(key) and self._topic.table(key):
                 replica.log.advance_start(replica.log.local_log_start_offset)
                 self._begin(self._delete_all(key), ("remote deletion", key))
             yield
         self._topic.refresh(needed)
+        self._failing = {entry for entry in self._failing if entry[1] in tried}
         if self.storage.is_connected:
             self._begin(self._delete_orphans(), "remote deletion of topics")
 
@@ -254,6 +299,10 @@ class RemoteLogManager:
         """Let a follower delete what the tier has."""
         if replica.log.config.is_copied_to_tier and self._topic.is_ready(key):
             replica.log.copied_to_tier(self._copied_offset(replica.log, key))
+
+    def _begin_turn(self, replica: Partition, key: tuple[Uuid, int]) -> None:
+        if not self._is_closed and replica.is_leader:
+            self._begin(self._turn(replica, key), ("remote", key))
 
     def _turn(self, replica: Partition, key: tuple[Uuid, int]) -> Work[None]:
         led = self._led.get(key)
@@ -270,6 +319,8 @@ class RemoteLogManager:
                 yield from self._delete(segment)
         while not led.is_cancelled and self._leads(replica, led):
             if not replica.log.config.is_copied_to_tier:
+                break
+            if led.retry_ms > self._loop.clock.monotonic_ms():
                 break
             if not (yield from self._copy_next(replica, key, led)):
                 break
@@ -313,7 +364,7 @@ class RemoteLogManager:
         if led.copied_offset is None:
             led.copied_offset = self._copied_offset(partition_log, key)
             partition_log.copied_to_tier(led.copied_offset)
-        candidate = next_candidate(partition_log, led.copied_offset)
+        candidate = yield from self._next_candidate(replica, led, led.copied_offset)
         if candidate is None:
             return False
         max_timestamp_ms, files = yield self._run_job(self._copiers, candidate.read)
@@ -328,21 +379,27 @@ class RemoteLogManager:
             now_ms=self._loop.clock.now_ms(),
         )
         yield self._topic.write(segment)
+        self.counts[segment.topic].copy_count += 1
         try:
             job = partial(self.storage.copy_segment, segment, files)
             custom = yield self._run_job(self._copiers, job)
         except RetriableRemoteStorageError as error:
-            self._report_copy(segment, error)
+            self._copy_failed(segment, error)
+            led.failures += 1
+            led.retry_ms = self._retry_ms(led.failures)
+            self._loop.timer.add(led.retry_ms, lambda _now_ms: self._begin_turn(replica, key))
             return False
         except Exception as error:  # noqa: BLE001 - a plug-in may raise anything
-            self._report_copy(segment, error)
+            self._copy_failed(segment, error)
             yield from self._delete(segment)
             return False
+        led.failures = 0
+        self._succeeded("copies", key)
         limit = self._config.remote_log_metadata_custom_metadata_max_bytes
         if custom is not None and len(custom) > limit:
             led.is_cancelled = True
             text = f"custom metadata of {len(custom)} bytes, more than {limit}"
-            self._report_copy(segment, RemoteStorageError(text))
+            self._copy_failed(segment, RemoteStorageError(text))
             yield from self._delete(replace(segment, custom_metadata=custom))
             return False
         if not self._leads(replica, led):
@@ -353,6 +410,7 @@ class RemoteLogManager:
         yield self._topic.write(finished)
         led.copied_offset = segment.end_offset
         partition_log.copied_to_tier(segment.end_offset)
+        self.counts[segment.topic].copied_bytes += segment.size_bytes
         log.info(
             "segment %d of %s is in remote storage, %d bytes",
             segment.start_offset,
@@ -362,11 +420,56 @@ class RemoteLogManager:
         )
         return True
 
-    def _report_copy(self, segment: RemoteSegment, error: Exception) -> None:
+    def _next_candidate(
+        self, replica: Partition, led: _Leadership, copied_offset: int
+    ) -> Work[SegmentToCopy | None]:
+        """Return what to copy next as soon as remote.log.manager.copy.max.bytes.per.second lets it.
+
+        Its whole size is booked before the copy, as in Kafka.
+        """
+        clock = self._loop.clock
+        while self._leads(replica, led) and replica.log.config.is_copied_to_tier:
+            candidate = next_candidate(replica.log, copied_offset)
+            now_ms = clock.monotonic_ms()
+            if candidate is None or not self._copy_quota.is_exceeded(now_ms):
+                if candidate is not None:
+                    self._copy_quota.record(candidate.segment.size, now_ms)
+                return candidate
+            yield self._after(QUOTA_WAIT_MS)
+        return None
+
+    def _after(self, delay_ms: int) -> Pending[None]:
+        over: Pending[None] = Pending()
+        due_ms = self._loop.clock.monotonic_ms() + delay_ms
+
+        def complete(_now_ms: int) -> None:
+            over.complete(None)
+
+        self._loop.timer.add(due_ms, complete)
+        return over
+
+    def _copy_failed(self, segment: RemoteSegment, error: Exception) -> None:
+        self.counts[segment.topic].failed_copy_count += 1
         text = "segment %d of %s-%d is not copied to remote storage: %s; it stays on this disk"
-        extra = {"event": "remote.copy_failed"}
+        self._failed("copies", segment, error, text, "remote.copy_failed")
+
+    def _failed(
+        self, call: str, segment: RemoteSegment, error: Exception, text: str, event: str
+    ) -> None:
+        """Log the first failure; those until the store answers again are of one outage."""
+        key = segment.topic_id, segment.partition
+        level = logging.DEBUG if self._failing else logging.ERROR
+        self._failing.add((call, key))
+        text += ", and is tried again; until that succeeds further failures are not logged"
         name = segment.start_offset, segment.topic, segment.partition
-        log.error(text, *name, error, extra=extra)
+        log.log(level, text, *name, error, extra={"event": event})
+
+    def _succeeded(self, call: str, key: tuple[Uuid, int]) -> None:
+        if (call, key) in self._failing:
+            self._failing.remove((call, key))
+            if not self._failing:
+                text = "copies to remote storage and deletions there do not fail any longer"
+                log.info(text, extra={"event": "remote.returned"})
 
     # Deletion
 
@@ -434,13 +537,16 @@ class RemoteLogManager:
     def _delete(self, segment: RemoteSegment) -> Work[None]:
         """Delete one segment; what fails is repeated in a later turn."""
         yield from self._mark_deleted(segment)
+        counts = self.counts[segment.topic]
+        counts.delete_count += 1
         try:
             yield self._run_job(self._expirers, partial(self.storage.delete_segment, segment))
         except Exception as error:  # noqa: BLE001 - a plug-in may raise anything
-            text = "segment %d of %s-%d is not deleted in remote storage: %s; it is repeated"
-            name = segment.start_offset, segment.topic, segment.partition
-            log.error(text, *name, error, extra={"event": "remote.delete_failed"})  # noqa: TRY400
+            counts.failed_delete_count += 1
+            text = "segment %d of %s-%d is not deleted in remote storage: %s; it stays there"
+            self._failed("deletions", segment, error, text, "remote.delete_failed")
             return
+        self._succeeded("deletions", (segment.topic_id, segment.partition))
         job = partial(self.index_cache.remove, [segment.segment_id])
         self._run_job(self._expirers, job)
         yield self._topic.write(self._update(segment, SegmentState.DELETE_SEGMENT_FINISHED))
