@@ -177,7 +177,7 @@ def test_tools_have_the_names_and_places_of_kafkas(container: Container) -> None
         check=True,
     )
     own = {"config", "demo", "dev-cluster", "log-repair", "quickstart", "end-to-end-latency"}
-    own |= {"branch", "dev", "migrate", "sql", "streams", "tables", "verify"}
+    own |= {"backup", "branch", "dev", "migrate", "restore", "sql", "streams", "tables", "verify"}
     own.add("transactional-message-copier")  # Kafka has a class, and no script
     expected = {f"kafka-{name}" for name in COMMANDS if name not in own} | {"kafka-e2e-latency"}
     assert {one.name for one in names.iterdir()} == expected
