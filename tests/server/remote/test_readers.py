@@ -111,6 +111,12 @@ def test_reads_of_the_tier_are_counted(cluster: Cluster) -> None:
     assert found[f"{traffic}requests_total"] >= 1
     assert found[f"{traffic}bytes_total"] >= 1_000_000
     assert found[f"{traffic}errors_total"] == 0
+    copies = "kafka_server_brokertopicmetrics_remotecopy"
+    for topic in ("", '{topic="t"}'):
+        assert found[f"{copies}requests_total{topic}"] >= 1
+        assert found[f"{copies}bytes_total{topic}"] >= 1_000_000
+        assert found[f"{copies}errors_total{topic}"] == 0
+    assert found["kafka_server_brokertopicmetrics_remotedeleterequests_total"] == 0
     pool = "kafka_log_remote_remotestoragethreadpool"
     assert found[f"{pool}_remotelogreadertaskqueuesize"] == 0
     waiting = "kafka_server_delayedoperationpurgatory_numdelayedoperations"

@@ -10,6 +10,7 @@ equal: 1 minus the CPU share of the loop's thread.
 from __future__ import annotations
 
 from itertools import accumulate
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.metrics import families
@@ -336,6 +337,16 @@ _REMOTE_BYTES, _REMOTE_READS, _REMOTE_ERRORS = (
         ("RemoteFetchErrorsPerSec", "Those that failed, searches by time included."),
     )
 )
+_REMOTE_COUNTS = tuple(
+    (meter("kafka.server", "BrokerTopicMetrics", name, text), attrgetter(attribute))
+    for name, attribute, text in (
+        ("RemoteCopyBytesPerSec", "copied_bytes", "Bytes copied to remote storage."),
+        ("RemoteCopyRequestsPerSec", "copy_count", "Segments whose copy began."),
+        ("RemoteCopyErrorsPerSec", "failed_copy_count", "Copies that failed."),
+        ("RemoteDeleteRequestsPerSec", "delete_count", "Deletions of remote segments."),
+        ("RemoteDeleteErrorsPerSec", "failed_delete_count", "Those that failed."),
+    )
+)
 _REMOTE_QUEUE = gauge(
     "kafka.log.remote",
     "RemoteStorageThreadPool",
@@ -516,6 +527,11 @@ class NodeMetrics:
             yield Series(_REMOTE_READS, _ONE, (reader.read_count,))
             yield Series(_REMOTE_ERRORS, _ONE, (reader.failed_count,))
             yield Series(_REMOTE_QUEUE, _ONE, (reader.queued_count,))
+            counts = broker.remote_counts
+            topics = ("", *(label_text(topic=topic) for topic in counts))
+            for family, read in _REMOTE_COUNTS:
+                by_topic = [read(one) for one in counts.values()]
+                yield Series(family, topics, [sum(by_topic), *by_topic])
         names = tuple(label_text(delayedOperation=name) for name in waiting)
         yield Series(
             _PURGATORY_SIZE, names, [purgatory.watched_count for purgatory in waiting.values()]

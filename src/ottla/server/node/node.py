@@ -280,6 +280,7 @@ class Node:
             rng=resources.environment.rng,
             on_failure=self._halt,
         )
+        self.broker.remote_counts = manager.counts
         self._connect_tier = manager.connect
         self._parts.add(
             "remote storage",
