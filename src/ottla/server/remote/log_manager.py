@@ -25,7 +25,7 @@ from ottla.storage.log.retention import ClockJumpDetector
 from ottla.storage.remote.copying import described, next_candidate
 from ottla.storage.remote.retention import LogPosition, expired_segments
 from ottla.storage.remote.segment import SegmentState, SegmentUpdate
-from ottla.storage.remote.storage_manager import RemoteStorageError, RetriableRemoteStorageError
+from ottla.storage.remote.storage_manager import RetriableRemoteStorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -398,8 +398,11 @@ class RemoteLogManager:
         limit = self._config.remote_log_metadata_custom_metadata_max_bytes
         if custom is not None and len(custom) > limit:
             led.is_cancelled = True
-            text = f"custom metadata of {len(custom)} bytes, more than {limit}"
-            self._copy_failed(segment, RemoteStorageError(text))
+            self.counts[segment.topic].failed_copy_count += 1
+            # no outage: it is not tried again, and must not keep later ones from the log
+            text = "%s is not copied any longer: custom metadata of %d bytes, more than %d"
+            extra = {"event": "remote.copy_cancelled"}
+            log.error(text, partition_log.name, len(custom), limit, extra=extra)
             yield from self._delete(replace(segment, custom_metadata=custom))
             return False
         if not self._leads(replica, led):
