@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -207,6 +208,7 @@ def lineage(module: str, found: ast.ClassDef) -> Iterator[ast.ClassDef]:
             yield from lineage(place, above)
 
 
+@cache
 def tree_of(module: str) -> ast.Module:
     """Parse a module of this package."""
     path = SOURCE.parent / module.replace(".", "/")

@@ -57,7 +57,8 @@ def _functions(paths: tuple[Path, ...]) -> Iterator[Function]:
         for node in statements(tree_of(path)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 first = node.body[0]
-                body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+                has_docstring = ast.get_docstring(node, clean=False) is not None
+                body = node.body[1:] if has_docstring else node.body
                 start = body[0].lineno if body and body[0] is not first else node.lineno
                 lines = (node.end_lineno or node.lineno) - start + 1
                 yield Function(f"{path.relative_to(ROOT)}:{node.lineno} {node.name}", lines, node)
