@@ -319,8 +319,13 @@ def test_the_command(lake: Lake) -> None:
         (["compact", "orders", "--table", "lake.none", *where[2:]], "there is no table lake.none"),
         (["compact", "orders", "--table", "none", *where[2:]], "needs a namespace"),
         (["compact", "orders", *where[:2], "--catalog", "nosuch"], "catalog nosuch: "),
+        (
+            ["compact", "orders", *where[:2], "--catalog", "nosuch://me:canary@host/lake"],
+            "catalog nosuch://me:***@host/lake: ",
+        ),
     ):
         failed = run(*arguments)
         assert failed.exit_code == 1
         assert text in failed.stderr
+        assert "canary" not in failed.stderr
         assert len(failed.stderr.splitlines()) == 1

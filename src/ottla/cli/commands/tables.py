@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from importlib import import_module
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import click
 
@@ -137,5 +138,8 @@ def _catalog(options: dict[str, Any]) -> Any:
         name = "ottla"
     try:
         return load_catalog(name, **properties)
-    except Exception as error:  # of any catalog's library
-        raise ToolError(f"catalog {options['catalog']}: {str(error).splitlines()[0]}") from error
+    except Exception as error:  # noqa: BLE001 - of any catalog's library
+        text, *_ = str(error).splitlines() or [type(error).__name__]
+        line = f"catalog {options['catalog']}: {text}"
+        password = urlsplit(options["catalog"]).password
+        raise ToolError(line.replace(password, "***") if password else line) from None
