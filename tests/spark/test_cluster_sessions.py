@@ -131,6 +131,7 @@ def test_programs_that_a_driver_starts_have_its_python(
     process: Any = None
     monkeypatch.setattr(local_session, "_launched", [Launch(process, tmp_path, forks)])
     monkeypatch.setattr(SparkContext, "_gateway", object())
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
     monkeypatch.setattr(SparkSession, "builder", builder)
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         monkeypatch.setenv(name, "python3.13")

@@ -25,8 +25,14 @@ def _produce(peer: Peer, name: str) -> None:
     data = ProduceRequest.TopicProduceData
     batch = encode_batch([(1, b"key", b"value", ())])
     wanted = data(name=name, partition_data=[data.PartitionProduceData(index=0, records=batch)])
-    answer = peer.ask(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[wanted]), 12)
-    assert answer.responses[0].partition_responses[0].error_code == 0
+    request = ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[wanted])
+
+    def is_stored() -> bool:
+        code = peer.ask(request, 12).responses[0].partition_responses[0].error_code
+        assert code in (ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return bool(code == ErrorCode.NONE)
+
+    wait_for(is_stored)  # the log of a new topic may not be there yet
 
 
 def _flushed(cluster: Cluster, name: str) -> int:

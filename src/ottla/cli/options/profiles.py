@@ -28,7 +28,15 @@ PROFILE_VARIABLE: Final = "OTTLA_PROFILE"
 FILE_VARIABLE: Final = "OTTLA_PROFILES_FILE"
 FLAG: Final = "--profile"
 _KEYS: Final = ("bootstrap_servers", "command_config")
-_SUBCOMMANDS: Final = ("cluster-id", "health", "list-endpoints", "unregister", "run", "sync")
+_SUBCOMMANDS: Final = (
+    "cluster-id",
+    "health",
+    "list-endpoints",
+    "unregister",
+    "run",
+    "sync",
+    "plan",
+)
 """Subcommands that have the connection's flags themselves."""
 # Flags of addresses, and flags of client settings.
 _PLACES: Final = ("--bootstrap-server", "--bootstrap-controller", "-b", "-C", "--broker-list")

@@ -400,7 +400,10 @@ class RemoteLogManager:
             led.is_cancelled = True
             self.counts[segment.topic].failed_copy_count += 1
             # no outage: it is not tried again, and must not keep later ones from the log
-            text = "%s is not copied any longer: custom metadata of %d bytes, more than %d"
+            text = (
+                "%s is not copied any longer: custom metadata of %d bytes, more than %d; raise "
+                "remote.log.metadata.custom.metadata.max.bytes and start the node again"
+            )
             extra = {"event": "remote.copy_cancelled"}
             log.error(text, partition_log.name, len(custom), limit, extra=extra)
             yield from self._delete(replace(segment, custom_metadata=custom))

@@ -430,7 +430,10 @@ class RemoteMetadataTopic:
 
     def _start_over(self, index: int, error: KafkaError) -> None:
         """Forget a partition of the topic, to read it from the beginning in the next turn."""
-        text = "%s-%d lost records that were read, in an unclean election: it is read again: %s"
+        text = (
+            "%s-%d lost records that were read, in an unclean election: %s; it is read again, look "
+            "for segments that no record names with ottla verify --tier"
+        )
         extra = {"event": "remote.metadata_lost"}
         log.warning(text, METADATA_TOPIC, index, error, extra=extra)
         self._readings[index] = _Reading()
