@@ -113,7 +113,11 @@ class Worker:
         return running.pending
 
     def begin(self, work: Work[T], key: Hashable = None) -> Pending[T]:
-        """Begin in a later turn: not within the operation of a shard that requests it."""
+        """Begin in a later turn: not within the operation of a shard that requests it.
+
+        Where a work of the same key is running, this one is dropped as in `run`: a work cannot
+        begin its own successor.
+        """
         running = self._join(work, key)
         if running.work is work:
             self._resume(running)

@@ -331,3 +331,27 @@ def test_markers_are_written_again_after_an_error_that_nobody_expects(
     assert not list(world.coordinator.markers.stalls())
     states = queries.describe_all(world.coordinator, ["t0", "t1"]).value.transaction_states
     assert [one.transaction_state for one in states] == ["CompleteCommit"] * 2
+
+
+def test_own_markers_of_many_partitions_are_written_in_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each turn writes what a request would have, and the next one follows until none is left."""
+    world = World().elect()
+    written: list[TopicPartition] = []
+    turns: list[int] = []
+
+    def write_own(_broker: int, _end: object, own: list[TopicPartition]) -> list[TopicPartition]:
+        written.extend(own)
+        turns.append(world.clock.monotonic_ms())
+        return []
+
+    monkeypatch.setattr(world, "write_own_markers", write_own)
+    partitions = [TopicPartition("a", index) for index in range(5 * PARTITIONS_IN_A_REQUEST + 1)]
+    producer = begin(world, "t", partitions)
+    world.coordinator.end_transaction("t", EndRequest(producer, True, 2))
+    world.advance(20)
+    assert not list(world.coordinator.markers.stalls())
+    assert sorted(written) == partitions
+    assert len(set(turns)) == len(turns) == 6
+    assert queries.describe(world.coordinator, "t").value.transaction_state == "CompleteCommit"

@@ -17,6 +17,7 @@ from ottla.coordinator.transaction.state import Transaction, TransactionState
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from ottla.purgatory.pending import Pending
+from ottla.purgatory.work import NEXT_TURN
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -218,12 +219,18 @@ class Markers:
             self._worker.begin(self._send_current(broker_id), (self, broker_id))
 
     def _send_current(self, broker_id: int) -> Work[None]:
-        """Drop entries of cancelled transactions, then send."""
+        """Send, and drop entries of cancelled transactions, until a request waits for its answer.
+
+        One work for all turns: the worker drops a work that begins under a key that is running.
+        """
         queue = self._queues[broker_id]
-        while queue and not self._is_current(queue[0][0]):
-            queue.popleft()
-            yield
-        self._send(broker_id)
+        while queue and broker_id not in self._in_flight:
+            is_current = self._is_current(queue[0][0])
+            if is_current:
+                self._send(broker_id)
+            else:
+                queue.popleft()
+            yield NEXT_TURN if is_current else None
 
     def _answered_later(
         self,
