@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -416,6 +416,81 @@ def test_with_copies_disabled_the_tier_is_read_and_expires() -> None:
             await admin.alter_configs({topic: {"retention.ms": "5000"}})
             await until(lambda: not cluster.store.files)
             await until(lambda: cluster.leading().log.log_start_offset > 4)
+        await cluster.stop()
+
+    cluster.run(work())
+
+
+@pytest.mark.parametrize("seed", [81, 82])
+def test_a_copy_whose_last_record_comes_late_is_kept(seed: int) -> None:
+    """The record of its end times out and reaches the topic: the segment is not deleted."""
+    waits = {"rlmm.config.remote.log.metadata.consume.wait.ms": "5000"}
+    one = {"rlmm.config.remote.log.metadata.topic.num.partitions": "1"}
+    cluster = TieredCluster(seed, nodes=3, **waits, **one)
+
+    async def work() -> None:
+        await cluster.start()
+        await cluster.create(1, replicas=1)
+        await cluster.write(3)
+        await until(cluster.is_copied)
+        leader = cluster.leader()
+        others = [node for node in cluster if node is not leader]
+        assert leader is not None
+        assert leader.node is not None
+        assert leader.node.remote_logs is not None
+        topic = leader.node.remote_logs._topic
+        write = topic.write
+
+        def resume() -> None:
+            for node in others:
+                node.resume()
+
+        def write_late(record: Any) -> Any:
+            setattr(topic, "write", write)  # noqa: B010 - mypy knows it as a method
+            for node in others:
+                node.pause()
+            cluster.loop.call_later(9, resume)
+            return write(record)
+
+        def watched(record: Any) -> Any:
+            is_end = getattr(record, "state", None) is SegmentState.COPY_SEGMENT_FINISHED
+            return write_late(record) if is_end else write(record)
+
+        setattr(topic, "write", watched)  # noqa: B010 - mypy knows it as a method
+        await cluster.write(5, first=3)
+        await until(cluster.is_copied)
+        await asyncio.sleep(30)
+        async with cluster.consumer(auto_offset_reset="none") as consumer:
+            consumer.assign([TopicPartition("t", 0)])
+            for offset in range(8):
+                consumer.seek(TopicPartition("t", 0), offset)
+                assert (await consumer.poll(timeout=5))[0].offset == offset
+        await cluster.stop()
+
+    cluster.run(work())
+
+
+def test_a_start_answers_no_reset_before_it_knows_the_tier() -> None:
+    """A consumer that reads at once after a restart gets every record, whatever its reset is."""
+    alone = {"rlmm.config.remote.log.metadata.topic.replication.factor": "1"}
+    cluster = TieredCluster(71, nodes=1, **alone)
+
+    async def work() -> None:
+        await cluster.start()
+        await cluster.create(1, replicas=1)
+        await cluster.write(6)
+        await until(cluster.is_copied)
+        await until(lambda: cluster.leading().log.local_log_start_offset > 3)
+        cluster[1].kill(power=False)
+        start = asyncio.ensure_future(cluster.start(1))
+        async with cluster.consumer(auto_offset_reset="none") as consumer:
+            consumer.assign([TopicPartition("t", 0)])
+            consumer.seek(TopicPartition("t", 0), 0)
+            offsets: list[int] = []
+            while len(offsets) < 6:
+                offsets += [record.offset for record in await consumer.poll(timeout=0.05)]
+        assert offsets == list(range(6))
+        await start
         await cluster.stop()
 
     cluster.run(work())

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from ottla.errors import ConfigError, KafkaError
+from ottla.errors import ConfigError, ErrorCode, KafkaError
 from ottla.metrics.sampled_stat import SampleWindow
 from ottla.purgatory.backoff import Backoff
 from ottla.purgatory.pending import Pending
@@ -74,7 +74,14 @@ class Tier(NamedTuple):
 class _Leadership:
     """One partition that this broker leads."""
 
-    __slots__ = ("copied_offset", "failures", "is_cancelled", "leader_epoch", "retry_ms")
+    __slots__ = (
+        "copied_offset",
+        "failures",
+        "is_cancelled",
+        "leader_epoch",
+        "retry_ms",
+        "unconfirmed",
+    )
 
     def __init__(self, leader_epoch: int) -> None:
         self.leader_epoch = leader_epoch
@@ -86,6 +93,8 @@ class _Leadership:
         """Copies in a row that failed and may be tried again."""
         self.retry_ms = 0
         """No copy begins before this time of the monotonic clock."""
+        self.unconfirmed: SegmentUpdate | None = None
+        """The end of a copy whose record was written and not read back in time."""
 
 
 class RemoteCounts:
@@ -237,6 +246,8 @@ class RemoteLogManager:
         self, partition: tuple[Uuid, int], epoch: int, offset: int
     ) -> RemoteSegment | None:
         """Return the segment that has the record at offset, written in this epoch."""
+        if not self._topic.is_ready(partition):  # an absent entry is no absent segment yet
+            raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, "remote log metadata is not read yet")
         return self._topic.table(partition).segment_at(epoch, offset)
 
     def next_with_transaction_index(
@@ -314,6 +325,7 @@ class RemoteLogManager:
             led = self._led[key] = _Leadership(epoch)
             self._find_start(replica.log, key)
         led.copied_offset = None
+        yield from self._confirm(led)
         for segment in self._abandoned(key):
             if self._leads(replica, led):
                 yield from self._delete(segment)
@@ -326,6 +338,12 @@ class RemoteLogManager:
                 break
         if self._leads(replica, led):
             yield from self._expire(replica, key, led)
+
+    def _confirm(self, led: _Leadership) -> Work[None]:
+        """Repeat the record of a copy's end: its segment must not pass for an abandoned one."""
+        if led.unconfirmed is not None:
+            yield self._topic.write(led.unconfirmed)
+            led.unconfirmed = None
 
     def _leads(self, replica: Partition, led: _Leadership) -> bool:
         """Whether this broker still leads the partition, in the same epoch."""
@@ -413,7 +431,9 @@ class RemoteLogManager:
                 yield from self._delete(replace(segment, custom_metadata=custom))
             return False
         finished = self._update(segment, SegmentState.COPY_SEGMENT_FINISHED, custom)
+        led.unconfirmed = finished
         yield self._topic.write(finished)
+        led.unconfirmed = None
         led.copied_offset = segment.end_offset
         partition_log.copied_to_tier(segment.end_offset)
         self.counts[segment.topic].copied_bytes += segment.size_bytes
