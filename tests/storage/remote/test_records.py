@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -117,3 +118,24 @@ def test_partitions_spread_records() -> None:
     found = {metadata_partition(TOPIC_ID, partition, 5) for partition in range(20)}
     assert found <= set(range(5))
     assert len(found) > 1
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"topic": "../../victim/x"},
+        {"topic": ".."},
+        {"topic": ""},
+        {"topic": "a\0"},
+        {"partition": -7},
+        {"start_offset": -1},
+        {"start_offset": 1026},
+    ],
+)
+def test_what_is_no_name_of_a_segment_is_refused(changes: dict[str, Any]) -> None:
+    """A storage manager makes paths of names: who writes to the topic must not choose any."""
+    with pytest.raises(CorruptMessage):
+        decode_remote_metadata(encode_remote_metadata(replace(SEGMENT, **changes)))
+    if "start_offset" not in changes:
+        with pytest.raises(CorruptMessage):
+            decode_remote_metadata(encode_remote_metadata(replace(UPDATE, **changes)))

@@ -6,6 +6,7 @@ RemoteLogMetadataTopicPartitioner}.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from ottla.errors import CorruptMessage
@@ -27,6 +28,7 @@ _CLASSES: Final[dict[int, type[Struct]]] = {
     found.message_key: found
     for found in (RemoteLogSegmentMetadataRecord, RemoteLogSegmentMetadataUpdateRecord)
 }
+_TOPIC: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 _LAST_KEY: Final = 3
 """Deletions of partitions and snapshots have the last two keys: nothing writes them."""
 
@@ -98,9 +100,15 @@ def decode_remote_metadata(value: bytes | memoryview) -> RemoteSegment | Segment
         raise CorruptMessage(f"a record of remote log metadata of the unknown kind {key}")
     message, _ = decode_at(found, version, view, position)
     try:
-        return _record(message)
+        record = _record(message)
     except ValueError as error:
         raise CorruptMessage(f"a record of remote log metadata: {error}") from error
+    # storage managers make paths of these
+    if record.partition < 0 or not _TOPIC.fullmatch(record.topic):
+        raise CorruptMessage("a record of remote log metadata names no partition")
+    if isinstance(record, RemoteSegment) and not 0 <= record.start_offset <= record.end_offset:
+        raise CorruptMessage(f"the remote segment {record.segment_id} has no offsets")
+    return record
 
 
 def _record(message: Struct) -> RemoteSegment | SegmentUpdate:
