@@ -242,6 +242,8 @@ def test_a_cordoned_directory_gets_no_new_partitions(tmp_path: Path) -> None:
         peer.ask(CreateTopicsRequest(topics=[topic("odd", 3)]), 7)
         assert _counts(peer, 7) == {paths[0]: 5, paths[1]: 2}
         assert alter(peer, BROKER, "1", **{"cordoned.log.dirs": "*"})[0] == 0
+        dry = CreateTopicsRequest(topics=[topic("none")], validate_only=True)
+        wait_for(lambda: peer.ask(dry, 7).topics[0].error_code != 0)  # the controller hears of it
         refused = peer.ask(CreateTopicsRequest(topics=[topic("none")]), 7).topics[0]
         assert refused.error_code != 0
         assert alter(peer, BROKER, "1", **{"cordoned.log.dirs": ""})[0] == 0
