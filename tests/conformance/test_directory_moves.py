@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -17,7 +15,7 @@ from ottla.clients.blocking import Admin
 from ottla.protocol.apis.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from ottla.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
 from tests.conformance.applied import wait_until_applied
-from tests.conformance.kafka import RealKafka, answers
+from tests.conformance.directories.alternating import AlternatingNode
 from tests.conformance.pair import Speaker
 from tests.conformance.tool_pairs import Said, our_tool
 from tests.waits import wait_for
@@ -36,10 +34,8 @@ THROTTLE = "replica.alter.log.dirs.io.max.bytes.per.second"
 Directory = AlterReplicaLogDirsRequest.AlterReplicaLogDir
 
 
-class Node(RealKafka):
-    """A directory that real Kafka and Ottla run on, one after the other."""
-
-    ottla: subprocess.Popen[bytes] | None = None
+class Node(AlternatingNode):
+    """A node with two log directories."""
 
     def __init__(self, kafka: Kafka, directory: Path) -> None:
         directory.mkdir()
@@ -48,28 +44,6 @@ class Node(RealKafka):
         super().__init__(kafka, directory, {**more, "log.dir.failure.timeout.ms": "1000"})
         features = [part for one in FEATURES.split(",") for part in ("--feature", one)]
         self.format(*features)
-
-    def run_as(self, kind: str) -> None:
-        """Start the node as "kafka" or "ottla"."""
-        if kind == "kafka":
-            self.start()
-            return
-        command = [sys.executable, "-m", "ottla", "server-start", str(self.properties_file)]
-        with (self.directory / "ottla.log").open("ab") as output:
-            self.ottla = subprocess.Popen(command, stdout=output, stderr=output)
-        deadline = time.monotonic() + 60
-        while not answers(self.port):
-            assert self.ottla.poll() is None, (self.directory / "ottla.log").read_text()[-3000:]
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-
-    def kill(self) -> None:
-        """End either at once."""
-        if self.ottla is not None:
-            self.ottla.kill()
-            self.ottla.wait(60)
-            self.ottla = None
-        super().kill()
 
     @contextmanager
     def admin(self) -> Iterator[Admin]:

@@ -30,9 +30,9 @@ from ottla.security.acl import ResourceType as AclResourceType
 from tests.waits import wait_for
 
 if TYPE_CHECKING:
-    from ottla import ConsumerRecord
+    from pathlib import Path
 
-    Digest = tuple[int, str]
+    from ottla import ConsumerRecord
 
 PLAIN, LEDGER, TABLE, TIERED, SHARED = "plain", "ledger", "table", "tiered", "shared"
 TOPICS: dict[str, tuple[int, dict[str, str | None]]] = {
@@ -92,13 +92,13 @@ class Traffic:
         self._offsets: dict[tuple[str, TopicPartition], int] = {}
         self._open: list[str] = []
         self._features: Any = None
-        self._left = ExitStack()
+        self._open_producers = ExitStack()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._left.close()
+        self._open_producers.close()
 
     def prepare(self) -> None:
         """Create the topics, a user, a right and a quota."""
@@ -169,7 +169,7 @@ class Traffic:
                     producer.commit_transaction()
         name = f"left-{number}"
         producer = Producer(bootstrap_servers=self._bootstrap, transactional_id=name)
-        self._left.callback(_close, producer)
+        self._open_producers.callback(_close, producer)
         producer.init_transactions()
         producer.begin_transaction()
         sent = self._sent(producer, LEDGER, 10, name, 100)
@@ -311,7 +311,7 @@ class Traffic:
                 records += consumer.poll(timeout=1)
         return records
 
-    def wait_until_tiered(self, tier: Any, segments: int) -> None:
+    def wait_until_tiered(self, tier: Path, segments: int) -> None:
         """Wait until the tier has that many segments of the tiered topic."""
         wait_for(
             lambda: len(list(tier.rglob("*.log"))) >= segments,
