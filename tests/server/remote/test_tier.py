@@ -11,7 +11,7 @@ import ottla
 from ottla.testing import Cluster
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from ottla.server.node.node import Node
@@ -110,6 +110,35 @@ def test_sealed_segments_are_copied_leave_the_disk_and_are_read(tmp_path: Path) 
         assert read_all(cluster) == expected
 
 
+def test_lost_leader_epochs_come_back_from_the_tier(tmp_path: Path) -> None:
+    """No segment is deleted, and all records are read: the log's start is where it was."""
+    tier, data = tmp_path / "tier", tmp_path / "data"
+    with Cluster(config=settings_of(tier), data_dir=str(data)) as cluster:
+        fill(cluster)
+        until_copied(cluster)
+        cluster.restart()
+        with ottla.Producer(bootstrap_servers=cluster.bootstrap) as producer:
+            for _ in range(RECORDS):
+                producer.send("t", b"y" * 1000, partition=0)
+        until_copied(cluster)
+        epochs, names = cluster.run(epochs_of), copied(tier)
+        assert len(epochs) == 2
+    (checkpoint,) = data.rglob("t-0/leader-epoch-checkpoint")
+    checkpoint.unlink()
+    with Cluster(config=settings_of(tier), data_dir=str(data)) as cluster:
+        until(cluster, lambda _, __, high: high >= 0)
+        time.sleep(1)
+        assert cluster.run(starts)[0] == 0
+        assert cluster.run(epochs_of)[:2] == epochs
+        assert copied(tier) == names
+        assert read_all(cluster)[0].startswith(b"000000")
+
+
+def epochs_of(node: Node) -> list[tuple[int, int]]:
+    """Return the leader epochs of the topic's partition."""
+    return list(node.broker.replicas.get("t", 0).log.leader_epochs.entries)
+
+
 def test_a_deleted_topic_leaves_no_segment(tmp_path: Path) -> None:
     """Its leader deletes all of them."""
     with Cluster(config=settings_of(tmp_path)) as cluster:
@@ -167,6 +196,29 @@ def test_wrong_settings_of_a_store_refuse_the_start(tmp_path: Path) -> None:
     with (
         pytest.raises(ottla.ConfigError, match="this is the remote storage of cluster other"),
         Cluster(config=settings_of(tmp_path)),
+    ):
+        pass
+
+
+class DefectivePlugin:
+    """A storage manager that cannot be configured."""
+
+    def configure(self, settings: Mapping[str, str]) -> None:
+        raise KeyError("bucket")
+
+    def close(self) -> None:
+        pass
+
+    copy_segment = read_segment = read_index = delete_segment = close
+
+
+def test_a_defect_of_a_plugin_refuses_the_start(tmp_path: Path) -> None:
+    """It is no store that is away: another try would fail as well."""
+    settings = settings_of(tmp_path)
+    settings["remote.log.storage.manager.class.name"] = f"{__name__}.DefectivePlugin"
+    with (
+        pytest.raises(ottla.ConfigError, match=r"cannot be configured: KeyError\('bucket'\)"),
+        Cluster(config=settings),
     ):
         pass
 

@@ -107,6 +107,20 @@ def test_a_deletion_is_listed_until_it_is_finished() -> None:
     assert len(table) == 0
 
 
+def test_a_lineage_goes_on_before_the_known_epochs() -> None:
+    """Of complete segments that are contiguous, back to the log's start; newer leaders count."""
+    table = PartitionSegments()
+    copied(table, segment_of(1, 0, 9))
+    copied(table, segment_of(2, 10, 29, ((0, 10), (2, 15))))
+    copied(table, segment_of(3, 10, 25))  # of a leader that lost an unclean election
+    assert table.apply(segment_of(4, 30, 39, ((2, 30), (4, 35))))
+    assert table.lineage_from(0, [(4, 30)]) == [(0, 0), (2, 15), (4, 30)]
+    assert table.lineage_from(12, [(2, 30), (4, 35)]) == [(0, 10), (2, 15), (4, 35)]
+    assert table.lineage_from(30, [(2, 30)]) == [(2, 30)]
+    assert table.lineage_from(0, [(4, 31)]) == [(4, 31)]  # a gap
+    assert table.lineage_from(0, []) == []
+
+
 def test_a_later_copy_of_the_same_offsets_is_read() -> None:
     """Another leader copied longer segments: those within them are unreferenced, yet listed."""
     table = PartitionSegments()

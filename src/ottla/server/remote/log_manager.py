@@ -20,6 +20,7 @@ from ottla.metrics.sampled_stat import SampleWindow
 from ottla.purgatory.backoff import Backoff
 from ottla.purgatory.pending import Pending
 from ottla.quota.replication import ReplicationQuota
+from ottla.storage.log.leader_epochs import EpochEntry, LeaderEpochs
 from ottla.storage.log.partition_log import NO_OFFSET
 from ottla.storage.log.retention import ClockJumpDetector
 from ottla.storage.remote.copying import described, next_candidate
@@ -356,9 +357,18 @@ class RemoteLogManager:
         )
 
     def _find_start(self, partition_log: PartitionLog, key: tuple[Uuid, int]) -> None:
-        """Move the log's start up to the first segment: the checkpoint may be an older one."""
-        table = self._topic.table(key)
-        for epoch, _ in partition_log.leader_epochs.entries:
+        """Move the log's start up to the first segment: the checkpoint may be an older one.
+
+        First take epochs that the log has lost from the tier: their segments are not expired.
+        """
+        table, epochs = self._topic.table(key), partition_log.leader_epochs
+        start_offset = partition_log.log_start_offset
+        lineage = table.lineage_from(start_offset, epochs.entries)
+        if lineage != epochs.entries:
+            epochs.take_over(LeaderEpochs([EpochEntry(*entry) for entry in lineage]))
+            epochs.truncate_from_start(start_offset)
+            partition_log.on_flush_requested(partition_log)
+        for epoch, _ in epochs.entries:
             if segments := table.segments(epoch):
                 partition_log.advance_start(segments[0].start_offset)
                 return

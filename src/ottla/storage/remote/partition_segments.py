@@ -161,6 +161,30 @@ class PartitionSegments:
         state = self._by_epoch.get(epoch)
         return None if state is None else state.highest_offset
 
+    def lineage_from(
+        self, start_offset: int, epochs: Sequence[tuple[int, int]]
+    ) -> list[tuple[int, int]]:
+        """Return a log's epochs with those before them, back to start_offset where segments do.
+
+        A log whose leader-epoch-checkpoint was lost knows those of its local records only. Of
+        segments with other records at the same offsets those of newer leaders count.
+        """
+        lineage = list(epochs)
+        complete = [
+            segment
+            for segment in self._by_id.values()
+            if segment.state is SegmentState.COPY_SEGMENT_FINISHED
+        ]
+        complete.sort(key=lambda one: (one.leader_epochs[-1][0], one.end_offset), reverse=True)
+        for segment in complete:
+            if not lineage or lineage[0][1] <= start_offset:
+                break
+            epoch, offset = lineage[0]
+            earlier = [entry for entry in segment.leader_epochs if entry[1] < offset]
+            if earlier and offset <= segment.end_offset + 1 and earlier[-1][0] <= epoch:
+                lineage[: earlier[-1][0] == epoch] = earlier
+        return lineage
+
     def segments(self, epoch: int | None = None) -> list[RemoteSegment]:
         """Return all segments with an entry, or those with records of an epoch, by start offset."""
         if epoch is None:

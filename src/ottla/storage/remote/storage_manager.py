@@ -1,7 +1,7 @@
 """Plug-ins that keep sealed segments outside the log directories (KIP-405), and what they get.
 
 All functions block: worker threads call them, several at a time. What a plug-in raises besides the
-errors below counts as a RemoteStorageError.
+errors below counts as a RemoteStorageError, except when it is configured.
 
 Kafka: org.apache.kafka.server.log.remote.storage.{RemoteStorageManager, LogSegmentData,
 RemoteStorageException, RetriableRemoteStorageException, RemoteResourceNotFoundException}.
@@ -117,7 +117,8 @@ class RemoteStorageManager(RemoteStore, Protocol):
     def configure(self, settings: Mapping[str, str]) -> None:
         """Take the settings of `remote.log.storage.manager.impl.prefix` less it, and broker.id.
 
-        ConfigError for a setting that is missing or invalid.
+        ConfigError for a setting that is missing or invalid; RemoteStorageError or OSError for a
+        store that is away. Other errors are defects of the plug-in.
         """
 
 
@@ -136,11 +137,15 @@ class ConnectedStorage:
         self.is_connected = False
 
     def connect(self) -> None:
-        """Apply the settings; ConfigError, or any error of a store that does not answer."""
+        """Apply the settings; ConfigError, else OttlaError or OSError of a store that is away."""
         try:
             self._plugin.configure(self._settings)
         except ConfigError as error:
             raise ConfigError(f"{self._name} cannot be configured: {error}") from error
+        except (OttlaError, OSError):
+            raise
+        except Exception as error:
+            raise ConfigError(f"{self._name} cannot be configured: {error!r}") from error
         self.is_connected = True
 
     @property
