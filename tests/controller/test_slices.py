@@ -7,10 +7,12 @@ import pytest
 from ottla.controller import runtime
 from ottla.controller.partitions import alter_partition, leadership
 from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.framing import MessageAndVersion, encode_record
 from ottla.protocol.apis.alter_partition import AlterPartitionRequest
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.protocol.apis.delete_topics import DeleteTopicsRequest
 from ottla.protocol.apis.unregister_broker import UnregisterBrokerRequest
+from ottla.protocol.records.metadata import BrokerRegistrationChangeRecord
 from ottla.types import ZERO_UUID
 from tests.controller.brokers import Brokers, PartitionData, TopicData, registration
 from tests.controller.cluster_model import ClusterModel, check_replay
@@ -134,6 +136,24 @@ def test_slices_wait_while_much_is_uncommitted(monkeypatch: pytest.MonkeyPatch) 
     brokers.run_turn()
     assert answer.value.is_fenced
     assert _leaders(brokers) == [2] * 9
+
+
+def test_a_fault_in_the_last_slice_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next decision is made all the same."""
+    brokers = _with_partitions()
+    fenced = brokers.send(brokers.heartbeat_of(1, fence=True))
+    unregistered = brokers.send(_unregister(2))
+
+    def encode(record: MessageAndVersion) -> bytes:
+        if isinstance(record.message, BrokerRegistrationChangeRecord):
+            raise ZeroDivisionError
+        return encode_record(record)
+
+    monkeypatch.setattr(runtime, "encode_record", encode)
+    brokers.run_turn()
+    assert isinstance(fenced.error, ZeroDivisionError)
+    assert unregistered.value.error_code == 0
+    assert 2 not in brokers.image.cluster.brokers
 
 
 @pytest.mark.parametrize("seed", range(3))

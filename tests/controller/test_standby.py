@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from ottla.controller import runtime
 from ottla.errors import ErrorCode
 from ottla.metadata.framing import encode_record
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
@@ -64,6 +67,25 @@ def test_a_running_controller_continues_from_a_snapshot() -> None:
     assert told == ["old"]
     assert replayed.committed_offset == end.offset - 1
     assert sorted(values) == sorted(encode_record(one) for one in active.image.records())
+
+
+def test_a_snapshot_that_cannot_be_encoded_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one is written when it is due."""
+    harness = Harness().bring_up()
+    snapshots = harness.node._runtime.snapshots
+    harness.node._runtime._replayed.snapshots.max_bytes = 0  # always due
+    with monkeypatch.context() as patch:
+        patch.setattr(runtime, "encode_record", _fail)
+        with pytest.raises(RuntimeError, match="planted"):
+            snapshots.write_if_due()
+    assert not harness.node._runtime.driver.log.snapshots
+    snapshots.write_if_due()
+    harness.run_turn()
+    assert harness.node._runtime.driver.log.snapshots
+
+
+def _fail(_record: object) -> bytes:
+    raise RuntimeError("planted")
 
 
 def test_after_reverting_it_leads_again() -> None:

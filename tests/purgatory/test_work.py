@@ -145,6 +145,22 @@ def test_work_of_a_running_key_is_joined() -> None:
     assert loop.worker.run(loop.work("c", 1), "key").value == "c"
 
 
+def test_a_work_that_begins_its_own_successor_is_refused() -> None:
+    """It would be dropped without a word; another work may begin one of a running key."""
+    loop = Loop()
+
+    def successive() -> Work[str]:
+        yield
+        loop.worker.begin(loop.work("b", 1), "key")
+        return "a"
+
+    first = loop.worker.begin(successive(), "key")
+    assert loop.worker.begin(loop.work("c", 1), "key") is first
+    loop.turn()
+    assert isinstance(first.error, AssertionError)
+    assert "key" not in loop.worker
+
+
 def test_an_error_ends_its_work_alone() -> None:
     """It is in the result; one of a callback reaches the loop, and the others go on."""
     loop = Loop()

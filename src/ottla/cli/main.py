@@ -342,8 +342,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     _open_standard_streams()
     try:
         ottla.main(arguments, prog_name="ottla", standalone_mode=False)
-    except click.exceptions.Exit as end:
-        sys.exit(end.exit_code)
     except click.Abort:
         sys.exit(130)
     except click.NoSuchOption as error:

@@ -105,7 +105,7 @@ class AsyncTable:
         """Wait until all that is in the topic now has been read."""
         self._check_open()
         ends = await self._consumer.end_offsets(self._partitions, timeout=self._timeout)
-        await self._wait(self._core.wait_until({end.partition: ends[end] for end in ends}))
+        await self._wait(self._core.wait_until({key.partition: end for key, end in ends.items()}))
 
     async def write(self, key: bytes, value: bytes | None) -> None:
         """Write a value, None to delete the key, and wait until it is read back.

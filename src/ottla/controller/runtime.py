@@ -43,6 +43,14 @@ if TYPE_CHECKING:
     from ottla.raft.replicated_log import ReplicatedLog
     from ottla.raft.requests import LeaderAndEpoch
 
+T = TypeVar("T")
+log = logging.getLogger("ottla.controller")
+_RECORD_OVERHEAD_BYTES = 32
+_RECORDS_PER_BATCH = 10_000
+"""Records of one batch of a result that is not atomic; each has at most a few hundred bytes."""
+_MAX_UNCOMMITTED = 2000
+"""Records beyond which the next slice waits: a commit applies all of them in one turn."""
+
 
 class _SnapshotWriter:
     """Writes one snapshot at a time."""
@@ -98,6 +106,7 @@ class _SnapshotWriter:
         self, snapshot_id: OffsetAndEpoch, encoder: SnapshotEncoder, encoded: Pending[None]
     ) -> None:
         if encoded.error is not None:
+            self._is_writing = False  # the next snapshot follows when due
             raise encoded.error
         write, written = self._driver.log.snapshot_writer(snapshot_id, encoder.finish())
 
@@ -125,15 +134,6 @@ class _SnapshotWriter:
             max_bytes=self._config.metadata_max_retention_bytes,
             max_age_ms=self._config.metadata_max_retention_ms,
         )
-
-
-T = TypeVar("T")
-log = logging.getLogger("ottla.controller")
-_RECORD_OVERHEAD_BYTES = 32
-_RECORDS_PER_BATCH = 10_000
-"""Records of one batch of a result that is not atomic; each has at most a few hundred bytes."""
-_MAX_UNCOMMITTED = 2000
-"""Records beyond which the next slice waits: a commit applies all of them in one turn."""
 
 
 class _Waiter(NamedTuple):
@@ -348,17 +348,20 @@ class ControllerRuntime:
     def _run_slices(self) -> Work[None]:
         """Append the slices of the oldest sliced operation and its end, then those of the next."""
         while self._sliced:
-            slices, pending = self._sliced[0]
+            sliced = self._sliced[0]
             try:
-                records = next(slices)
-                if records:
-                    self._append(records)
-            except StopIteration as end:
-                self._sliced.popleft()
-                self._finish_slices(end.value, pending)
+                try:
+                    records = next(sliced.slices)
+                except StopIteration as end:
+                    self._sliced.popleft()
+                    self._finish(end.value, sliced.pending)
+                else:
+                    if records:
+                        self._append(records)
             except Exception as error:
-                self._sliced.popleft()
-                pending.fail(error)
+                if self._sliced and self._sliced[0] is sliced:
+                    self._sliced.popleft()
+                sliced.pending.fail(error)
                 if not isinstance(error, KafkaError):
                     log.exception("a decision failed; report this as a bug of Ottla")
             if self._sliced:
@@ -376,12 +379,6 @@ class ControllerRuntime:
         if room is not None and (not self._sliced or self._uncommitted <= _MAX_UNCOMMITTED):
             self._room = None
             room.complete(None)
-
-    def _finish_slices(self, result: ControllerResult[T], pending: Pending[T]) -> None:
-        try:
-            self._finish(result, pending)
-        except KafkaError as error:
-            pending.fail(error)
 
     def _finish(self, result: ControllerResult[T], pending: Pending[T]) -> None:
         """Append the records of a result; its response is released when they are committed."""

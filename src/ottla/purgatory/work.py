@@ -25,6 +25,7 @@ Kafka: none; its requests, coordinators and controller have threads of their own
 from __future__ import annotations
 
 from collections import deque
+from inspect import GEN_RUNNING, getgeneratorstate
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 from ottla.purgatory.pending import Pending
@@ -115,10 +116,12 @@ class Worker:
     def begin(self, work: Work[T], key: Hashable = None) -> Pending[T]:
         """Begin in a later turn: not within the operation of a shard that requests it.
 
-        Where a work of the same key is running, this one is dropped as in `run`: a work cannot
-        begin its own successor.
+        Where a work of the same key is running, this one is dropped as in `run`. A work does not
+        begin its own successor, which would be dropped: it goes on, or asks `key in worker`.
         """
         running = self._join(work, key)
+        is_own = getgeneratorstate(running.work) == GEN_RUNNING
+        assert not is_own, f"the work of {key} begins its own successor"
         if running.work is work:
             self._resume(running)
         return running.pending

@@ -78,6 +78,17 @@ def test_log_repair_mends_what_verify_finds(data: Path) -> None:
     assert run(data).exit_code == 0
 
 
+def test_indexes_of_a_topic_with_dots_are_rebuilt(data: Path) -> None:
+    """The name of a file ends at its last dot."""
+    damage(data, "*.timeindex")
+    (data / "a-0").rename(data / "a.b.c-0")
+    arguments = ["--log-dir", str(data), "--partition", "a.b.c-0"]
+    repaired = CliRunner().invoke(log_repair, [*arguments, "--rebuild-indexes"])
+    assert repaired.exit_code == 0
+    assert "a.b.c-0/00000000000000000000: offset and time index rebuilt" in repaired.output
+    assert CliRunner().invoke(log_repair, arguments).exit_code == 0
+
+
 def test_json(data: Path) -> None:
     """One document, each finding with directory, file, problem, meaning and next step."""
     (data / "notes.txt").write_text("x")

@@ -247,6 +247,7 @@ def test_a_cordoned_directory_gets_no_new_partitions(tmp_path: Path) -> None:
         refused = peer.ask(CreateTopicsRequest(topics=[topic("none")]), 7).topics[0]
         assert refused.error_code != 0
         assert alter(peer, BROKER, "1", **{"cordoned.log.dirs": ""})[0] == 0
+        wait_for(lambda: peer.ask(dry, 7).topics[0].error_code == 0)
         peer.ask(CreateTopicsRequest(topics=[topic("back", 3)]), 7)
         assert _counts(peer, 10) == {paths[0]: 5, paths[1]: 5}
 

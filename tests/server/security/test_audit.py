@@ -133,8 +133,10 @@ def test_a_request_of_many_names_has_few_lines(
     with caplog.at_level(logging.INFO, "ottla.authorizer"):
         logged_in(cluster, "alice").ask(MetadataRequest(topics=names), 1)
     assert denied(cluster) - before == 500
-    assert len(caplog.messages) == MAX_LOGGED_DENIALS + 1
-    assert caplog.messages[-1].endswith(
+    # a loaded machine adds lines of other loggers, on slow requests and turns
+    lines = [line.getMessage() for line in caplog.records if line.name == "ottla.authorizer"]
+    assert len(lines) == MAX_LOGGED_DENIALS + 1
+    assert lines[-1].endswith(
         "on all further resources of type = Topic that it may not use for request = Metadata; they "
         "are counted, not listed"
     )

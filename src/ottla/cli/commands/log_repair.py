@@ -254,7 +254,7 @@ def _rebuild(log_dir: LogDirectory, aborts: list[WrongIndex], positions: list[st
     for index in aborts:
         TransactionIndex(log_dir.directory, index.path).replace(index.entries)
         click.echo(f"{index.path}: rebuilt, {len(index.entries)} aborted transactions")
-    for path in sorted({path.partition(".")[0] for path in positions}):
+    for path in sorted({path.rpartition(".")[0] for path in positions}):
         name, _, base_offset = path.rpartition("/")
         segment = Segment.open(
             log_dir.directory, name, int(base_offset), config=LogConfig(), now_ms=0

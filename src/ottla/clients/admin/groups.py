@@ -123,7 +123,10 @@ class GroupsAdmin(AdminCalls):
     async def _described_group(self, group_id: str, request: Request, timeout: float) -> Any:
         """Return the only group of the coordinator's response; raises its error."""
         answer = await self._coordinator_call(
-            group_id, request, error_of=_retriable_group_code, timeout=timeout
+            group_id,
+            request,
+            error_of=lambda answer: retriable_code(group.error_code for group in answer.groups),
+            timeout=timeout,
         )
         raise_error(answer.groups[0])
         return answer.groups[0]
@@ -191,7 +194,9 @@ class GroupsAdmin(AdminCalls):
             answer = await self._coordinator_call(
                 group_id,
                 DeleteGroupsRequest(groups_names=[group_id]),
-                error_of=_retriable_result_code,
+                error_of=lambda answer: retriable_code(
+                    result.error_code for result in answer.results
+                ),
                 timeout=remaining,
             )
             return error_of(answer.results[0])
@@ -356,20 +361,12 @@ def _partitions_of(assignment: Any) -> tuple[TopicPartition, ...]:
     )
 
 
-def _retriable(codes: Iterable[int]) -> int:
+def retriable_code(codes: Iterable[int]) -> int:
+    """Return the first code after which a request is sent again, or 0."""
     return next((code for code in codes if code and KafkaError(code).is_retriable), 0)
-
-
-def _retriable_group_code(answer: Any) -> int:
-    """Return the first code of an answer after which the request is sent again, or 0."""
-    return _retriable(group.error_code for group in answer.groups)
-
-
-def _retriable_result_code(answer: Any) -> int:
-    return _retriable(result.error_code for result in answer.results)
 
 
 def _retriable_partition_code(answer: Any) -> int:
     waiting = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
     codes = (partition.error_code for topic in answer.topics for partition in topic.partitions)
-    return _retriable(code for code in codes if code not in waiting)
+    return retriable_code(code for code in codes if code not in waiting)

@@ -11,9 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.clients.admin.calls import by_partition, error_of, raise_error
-from ottla.clients.admin.groups import GroupsAdmin
+from ottla.clients.admin.groups import GroupsAdmin, retriable_code
 from ottla.clients.arguments import by_topic, listed, values_by_topic
-from ottla.errors import KafkaError
 from ottla.protocol.apis.alter_share_group_offsets import AlterShareGroupOffsetsRequest
 from ottla.protocol.apis.delete_share_group_offsets import DeleteShareGroupOffsetsRequest
 from ottla.protocol.apis.describe_share_group_offsets import DescribeShareGroupOffsetsRequest
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ottla.clients.admin.groups import GroupDescription
+    from ottla.errors import KafkaError
     from ottla.types import TopicPartition
 
 _AlteredTopic = AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic
@@ -128,8 +128,7 @@ class ShareGroupsAdmin(GroupsAdmin):
 
 
 def _retriable_code(answer: Any) -> int:
-    code: int = answer.error_code
-    return code if code and KafkaError(code).is_retriable else 0
+    return retriable_code([answer.error_code])
 
 
 def _offset(partition: Any) -> SharePartitionOffset | KafkaError | None:

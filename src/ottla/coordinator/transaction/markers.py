@@ -214,15 +214,13 @@ class Markers:
             self._maybe_written(sending)
 
     def _send_soon(self, broker_id: int) -> None:
-        """Send the rest of a broker's queue in another turn."""
-        if self._queues[broker_id]:
-            self._worker.begin(self._send_current(broker_id), (self, broker_id))
+        """Send the rest of a broker's queue in another turn; a work that sends goes on with it."""
+        key = self, broker_id
+        if self._queues[broker_id] and key not in self._worker:
+            self._worker.begin(self._send_current(broker_id), key)
 
     def _send_current(self, broker_id: int) -> Work[None]:
-        """Send, and drop entries of cancelled transactions, until a request waits for its answer.
-
-        One work for all turns: the worker drops a work that begins under a key that is running.
-        """
+        """Send, and drop entries of cancelled transactions, until an answer is awaited."""
         queue = self._queues[broker_id]
         while queue and broker_id not in self._in_flight:
             is_current = self._is_current(queue[0][0])

@@ -78,11 +78,11 @@ _MESSAGES: Final[dict[type, type[RequestMessage]]] = {
 
 def message_class(request: Request) -> type[RequestMessage]:
     """Return the class of a request's message; UNSUPPORTED_VERSION where there is none."""
-    converter = _MESSAGES.get(type(request))
-    if converter is None:
+    message = _MESSAGES.get(type(request))
+    if message is None:
         text = f"{type(request).__name__} is not sent to members"
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
-    return converter
+    return message
 
 
 def to_message(

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from ottla.coordinator.group.slices import Steps
     from ottla.coordinator.group.streams.group import Task, TaskMap
 
+T = TypeVar("T")
+_log = logging.getLogger("ottla.groups")
+
 
 class MemberSpec(NamedTuple):
     """A member: its process, and its tasks in the last target assignment."""
@@ -49,9 +52,6 @@ class StreamsAssignorInput(NamedTuple):
     members: Mapping[str, MemberSpec]
     subtopologies: Mapping[str, SubtopologySpec]
     standby_replicas: int
-
-
-T = TypeVar("T")
 
 
 class _JavaQueue(Generic[T]):
@@ -151,18 +151,13 @@ class _ProcessLoad:
         if len(self.counts) == 1:
             return self._add(next(iter(self.counts)), task, is_active=is_active)
         if self._by_load is None:
-            self._by_load = _JavaQueue(attrgetter("count"), self._entries())
+            ordered = in_hash_map_order(self.counts)
+            entries = [_Entry(member_id, self.counts[member_id]) for member_id in ordered]
+            self._by_load = _JavaQueue(attrgetter("count"), entries)
         entry = self._by_load.poll()
         entry.count = self._add(entry.member_id, task, is_active=is_active)
         self._by_load.add(entry)
         return entry.count
-
-    def _entries(self) -> list[_Entry]:
-        ordered = in_hash_map_order(self.counts)
-        return [_Entry(member_id, self.counts[member_id]) for member_id in ordered]
-
-
-_log = logging.getLogger("ottla.groups")
 
 
 class _Quota:
