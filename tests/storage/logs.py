@@ -104,6 +104,7 @@ def end(
     producer_epoch: int = 0,
     coordinator_epoch: int = 0,
     transaction_version: int = 0,
+    epoch: int = 0,
 ) -> AppendInfo:
     """Append the marker that ends a transaction."""
     marker = encode_end_txn_marker(
@@ -115,7 +116,7 @@ def end(
     )
     return log.writes.append_as_leader(
         memoryview(marker),
-        leader_epoch=0,
+        leader_epoch=epoch,
         now_ms=NOW_MS,
         origin=AppendOrigin.COORDINATOR,
         transaction_version=transaction_version,

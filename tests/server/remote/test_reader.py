@@ -74,11 +74,6 @@ class Segments:
         assert partition == (TOPIC_ID, 0)
         return self.table.segment_at(epoch, offset)
 
-    def next_with_transaction_index(
-        self, _partition: tuple[Any, int], epoch: int, offset: int
-    ) -> Any:
-        return self.table.next_with_transaction_index(epoch, offset)
-
 
 class Node:
     """A reader whose turns and jobs the test runs."""
@@ -305,3 +300,55 @@ def test_times_are_found_in_the_tier(node: Node) -> None:
         else:
             assert found is None
             assert offset_for_timestamp(log, time) == expected
+
+
+def test_records_that_an_unclean_election_replaced_are_not_served(node: Node) -> None:
+    """A segment of another leader ends for this log where its own next epoch begins."""
+    other, log = new_log(), new_log()
+    for one in (other, log):
+        one.assign_epoch(0)
+        for number in range(4):
+            put(one, 1, epoch=0, timestamp=NOW_MS + number, size=9)
+    for number in range(4, 8):
+        put(other, 1, epoch=0, timestamp=NOW_MS + number, size=9)
+    other.roll(NOW_MS)
+    other.update_high_watermark(8)
+    log.assign_epoch(2)
+    for number in range(12):
+        put(log, 1, epoch=2, timestamp=NOW_MS + 100 + number)
+    log.update_high_watermark(16)
+    replaced = node.tier.copy(other, other.segments[0], 100)
+    assert (replaced.start_offset, replaced.end_offset) == (0, 7)
+    count = next(n for n, one in enumerate(log.segments.ordered) if one.base_offset > 4)
+    node.segments.add(node.tier.take_over(log, count))
+    node.segments.add([replaced])
+    served: list[tuple[int, int]] = []
+    while len(served) < log.segments[0].base_offset:
+        data, aborted = node.read(log, len(served), isolation=COMMITTED)
+        assert aborted == []
+        batches = list(iterate_batches(memoryview(data), partial_tail=True))
+        served += [(one.base_offset, one.leader_epoch) for one in batches]
+    assert served == [(n, 0 if n < 4 else 2) for n in range(len(served))]
+    for time, found in ((3, 3), (4, 4), (101, 5)):
+        search = node.reader.search(log, NOW_MS + time)
+        node.run()
+        assert search.result.value is not None
+        assert search.result.value.offset == found
+
+
+def test_a_replaced_leader_does_not_abort_transactions(node: Node) -> None:
+    """Its marker is after the records that the log has, too; the log committed them."""
+    other, log = new_log(), new_log()
+    for one in (other, log):
+        one.assign_epoch(0)
+        send(one, 7, 0, 2, transactional=True)
+    end(other, 7, commit=False)
+    other.roll(NOW_MS)
+    other.update_high_watermark(3)
+    log.assign_epoch(2)
+    end(log, 7, commit=True, epoch=2)
+    log.update_high_watermark(3)
+    node.segments.add([node.tier.copy(other, other.segments[0])])
+    data, aborted = node.read(log, 0, isolation=COMMITTED)
+    assert [one.base_offset for one in iterate_batches(memoryview(data))] == [0]
+    assert aborted == []

@@ -6,7 +6,13 @@ from random import Random
 
 import pytest
 
-from ottla.storage.remote.partition_segments import PartitionSegments, is_in_lineage, with_records
+from ottla.storage.log.leader_epochs import EpochEntry, LeaderEpochs
+from ottla.storage.remote.partition_segments import (
+    PartitionSegments,
+    end_in_lineage,
+    is_in_lineage,
+    with_records,
+)
 from ottla.storage.remote.segment import RemoteSegment, SegmentState, SegmentUpdate
 from ottla.types import Uuid
 
@@ -14,9 +20,7 @@ Epochs = tuple[tuple[int, int], ...]
 _COPIED = SegmentState.COPY_SEGMENT_FINISHED
 
 
-def segment_of(
-    number: int, start: int, end: int, epochs: Epochs = (), *, is_empty: bool = True
-) -> RemoteSegment:
+def segment_of(number: int, start: int, end: int, epochs: Epochs = ()) -> RemoteSegment:
     """Return a segment whose copy has started."""
     return RemoteSegment(
         topic_id=Uuid(bytes(16)),
@@ -31,7 +35,7 @@ def segment_of(
         broker_id=1,
         event_timestamp_ms=0,
         state=SegmentState.COPY_SEGMENT_STARTED,
-        is_transaction_index_empty=is_empty,
+        is_transaction_index_empty=True,
     )
 
 
@@ -150,16 +154,27 @@ def test_an_offset_is_looked_up_in_its_epoch() -> None:
     assert [table.highest_offset(epoch) for epoch in (0, 1, 2, 3)] == [39, None, 59, 99]
 
 
-def test_segments_without_aborts_are_skipped() -> None:
-    """The next segment with a transaction index is found across those without."""
-    table = PartitionSegments()
-    copied(table, segment_of(1, 0, 9))
-    copied(table, segment_of(2, 10, 19))
-    copied(table, segment_of(3, 20, 29, is_empty=False))
-    found = table.next_with_transaction_index(0, 3)
-    assert found is not None
-    assert found.start_offset == 20
-    assert table.next_with_transaction_index(0, 30) is None
+@pytest.mark.parametrize(
+    ("ours", "end"),
+    [
+        (((0, 0), (2, 5), (4, 8)), 10),
+        (((0, 0), (2, 5), (4, 8), (6, 12)), 10),
+        (((0, 0), (2, 5), (4, 8), (6, 9)), 9),
+        (((0, 0), (2, 5), (6, 8)), 8),
+        (((0, 0), (2, 5)), 8),
+        (((0, 0), (3, 5), (4, 8)), 5),
+        (((0, 0), (2, 4), (4, 8)), 4),
+        (((0, 3), (4, 8)), 5),
+        (((0, 0),), 5),
+    ],
+)
+def test_a_segment_is_of_a_log_until_their_epochs_differ(
+    ours: tuple[tuple[int, int], ...], end: int
+) -> None:
+    """Whichever of both has another epoch first; an epoch without records is none."""
+    epochs = LeaderEpochs([EpochEntry(*entry) for entry in ours])
+    segment = segment_of(1, 0, 9, ((0, 0), (1, 5), (2, 5), (4, 8)))
+    assert end_in_lineage(segment, 0, epochs) == end
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -12,6 +12,7 @@ from ottla.records.batches import iterate_batches
 from ottla.storage.log.append_info import FetchIsolation
 from ottla.storage.log.timestamps import find_in
 from ottla.storage.remote.segment_reads import (
+    SegmentPart,
     aborted_transactions,
     offset_for_timestamp,
     read_records,
@@ -49,8 +50,12 @@ def read(
 ) -> RemoteRecords | None:
     with tier.opened(segment) as indexes:
         return read_records(
-            tier, indexes, segment, offset, max_bytes, min_one_message=min_one_message
+            tier, indexes, whole(segment), offset, max_bytes, min_one_message=min_one_message
         )
+
+
+def whole(segment: RemoteSegment) -> SegmentPart:
+    return SegmentPart(segment, segment.end_offset + 1)
 
 
 @pytest.mark.parametrize("min_one_message", [True, False])
@@ -142,7 +147,7 @@ def test_times_are_found_as_in_the_local_segment(log: PartitionLog) -> None:
     with tier.opened(segment) as indexes:
         for timestamp in range(NOW_MS - 5, NOW_MS + 305, 5):
             for start_offset in (0, segment.start_offset + 3, segment.end_offset):
-                found = offset_for_timestamp(tier, indexes, segment, timestamp, start_offset)
+                found = offset_for_timestamp(tier, indexes, whole(segment), timestamp, start_offset)
                 assert found == find_in(local, timestamp, start_offset)
 
 
@@ -161,6 +166,6 @@ def test_aborts_are_found_as_in_the_local_segment() -> None:
     limit = segment.end_offset + 1
     with tier.opened(segment) as indexes:
         for offset in range(segment.start_offset, limit):
-            found, has_more = aborted_transactions(indexes, offset, limit)
+            found, has_more = aborted_transactions(indexes, whole(segment), offset, limit)
             assert found == log.segments[0].transaction_index.overlapping(offset, limit)
             assert has_more == log.segments[0].transaction_index.is_followed_below(limit)

@@ -251,12 +251,6 @@ class RemoteLogManager:
             raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, "remote log metadata is not read yet")
         return self._topic.table(partition).segment_at(epoch, offset)
 
-    def next_with_transaction_index(
-        self, partition: tuple[Uuid, int], epoch: int, offset: int
-    ) -> RemoteSegment | None:
-        """Return the first segment from that of offset on that may have aborted transactions."""
-        return self._topic.table(partition).next_with_transaction_index(epoch, offset)
-
     # Turns
 
     def _tick(self, _now_ms: int) -> None:

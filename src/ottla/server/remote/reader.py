@@ -22,7 +22,9 @@ from ottla.purgatory.purgatory import DelayedOperation, Purgatory
 from ottla.quota.replication import ReplicationQuota
 from ottla.storage.log.append_info import FetchIsolation
 from ottla.storage.log.reads import NO_DATA
+from ottla.storage.remote.partition_segments import end_in_lineage
 from ottla.storage.remote.segment_reads import (
+    SegmentPart,
     aborted_transactions,
     offset_for_timestamp,
     read_records,
@@ -67,12 +69,10 @@ class RemoteSegments(Protocol):
     def segment_at(
         self, partition: tuple[Uuid, int], epoch: int, offset: int
     ) -> RemoteSegment | None:
-        """Return the segment that has the record at offset, written in this epoch."""
+        """Return the segment that has the record at offset, written in this epoch.
 
-    def next_with_transaction_index(
-        self, partition: tuple[Uuid, int], epoch: int, offset: int
-    ) -> RemoteSegment | None:
-        """Return the first segment from that of offset on that may have aborted transactions."""
+        KafkaError as long as the metadata is not read.
+        """
 
 
 class _Abandoned(Exception):
@@ -280,8 +280,8 @@ class RemoteReader:
         is_committed: bool,
     ) -> Work[Found]:
         offset = requested.offset
-        segment = self._segment_at(partition_log, offset)
-        if segment is None:
+        part = self._part_at(partition_log, offset)
+        if part is None:
             epoch = partition_log.leader_epochs.epoch_for_offset(offset)
             raise KafkaError(
                 _OUT_OF_RANGE,
@@ -289,30 +289,28 @@ class RemoteReader:
                 f"{partition_log.topic_partition} which does not exist in remote tier.",
             )
         found: RemoteRecords | None = None
-        while segment is not None:
-            found = yield self._run(read, partial(self._read_segment, segment, requested))
+        while part is not None:
+            found = yield self._run(read, partial(self._read_part, part, requested))
             if found is not None:
                 break
-            segment = self._segment_at(partition_log, segment.end_offset + 1)  # it ends in a gap
-        if found is None or segment is None:
+            part = self._part_at(partition_log, part.end_offset)  # it ends in a gap
+        if found is None or part is None:
             return NO_DATA, [] if is_committed else None
         size = len(found.records)
         self.read_bytes += size
         self._quota.record(size, self._loop.clock.monotonic_ms())
         if not is_committed or not size:
             return found.records, None
-        aborted = yield from self._aborted(read, partition_log, segment, found)
+        aborted = yield from self._aborted(read, partition_log, part, found)
         return found.records, aborted
 
-    def _read_segment(
-        self, segment: RemoteSegment, requested: OffsetMovedToTier
-    ) -> RemoteRecords | None:
+    def _read_part(self, part: SegmentPart, requested: OffsetMovedToTier) -> RemoteRecords | None:
         """Read batches, in a worker."""
-        with self._segments.index_cache.opened(segment) as indexes:
+        with self._segments.index_cache.opened(part.segment) as indexes:
             return read_records(
                 self._segments.storage,
                 indexes,
-                segment,
+                part,
                 requested.offset,
                 requested.max_bytes,
                 min_one_message=requested.min_one_message,
@@ -322,7 +320,7 @@ class RemoteReader:
         self,
         read: RemoteRead[Found],
         partition_log: PartitionLog,
-        segment: RemoteSegment,
+        part: SegmentPart,
         found: RemoteRecords,
     ) -> Work[list[AbortedTransaction]]:
         """Return the aborted transactions among records, from the tier and then the local log.
@@ -331,15 +329,16 @@ class RemoteReader:
         """
         first_offset, end_offset = found.first_offset, found.end_offset
         aborted: dict[AbortedTransaction, None] = {}
-        current: RemoteSegment | None = segment
+        current: SegmentPart | None = part
         while current is not None:
-            if not current.is_transaction_index_empty:
+            if not current.segment.is_transaction_index_empty:
                 job = partial(self._read_aborts, current, first_offset, end_offset)
                 some, has_more = yield self._run(read, job)
                 aborted |= dict.fromkeys(some)
                 if not has_more:
                     return list(aborted)
-            current = self._next_with_aborts(partition_log, current)
+            current = self._part_at(partition_log, current.end_offset)
+            yield
         try:
             for local in partition_log.readable.ordered:
                 index = local.transaction_index
@@ -351,63 +350,44 @@ class RemoteReader:
         return list(aborted)
 
     def _read_aborts(
-        self, segment: RemoteSegment, first_offset: int, end_offset: int
+        self, part: SegmentPart, first_offset: int, end_offset: int
     ) -> tuple[list[AbortedTransaction], bool]:
         """Read a transaction index, in a worker."""
-        with self._segments.index_cache.opened(segment) as indexes:
-            return aborted_transactions(indexes, first_offset, end_offset)
+        with self._segments.index_cache.opened(part.segment) as indexes:
+            return aborted_transactions(indexes, part, first_offset, end_offset)
 
     def _search(
         self, read: RemoteRead[TimestampAndOffset | None], partition_log: PartitionLog, time: int
     ) -> Work[TimestampAndOffset | None]:
         start_offset = partition_log.log_start_offset
-        segment = self._segment_at(partition_log, start_offset)
-        while segment is not None:
-            if segment.start_offset >= partition_log.segments[0].base_offset:
+        part = self._part_at(partition_log, start_offset)
+        while part is not None:
+            if part.segment.start_offset >= partition_log.segments[0].base_offset:
                 return None  # the local log has it, and is faster
-            if segment.max_timestamp_ms >= time:
-                job = partial(self._search_segment, segment, time, start_offset)
+            if part.segment.max_timestamp_ms >= time:
+                job = partial(self._search_part, part, time, start_offset)
                 found: TimestampAndOffset | None = yield self._run(read, job)
                 if found is not None:
                     return found
-            segment = self._segment_at(partition_log, segment.end_offset + 1)
+            part = self._part_at(partition_log, part.end_offset)
             yield
         return None
 
-    def _search_segment(
-        self, segment: RemoteSegment, timestamp: int, start_offset: int
+    def _search_part(
+        self, part: SegmentPart, timestamp: int, start_offset: int
     ) -> TimestampAndOffset | None:
         """Search a segment, in a worker."""
-        with self._segments.index_cache.opened(segment) as indexes:
+        with self._segments.index_cache.opened(part.segment) as indexes:
             storage = self._segments.storage
-            return offset_for_timestamp(storage, indexes, segment, timestamp, start_offset)
+            return offset_for_timestamp(storage, indexes, part, timestamp, start_offset)
 
-    # Segments
-
-    def _segment_at(self, partition_log: PartitionLog, offset: int) -> RemoteSegment | None:
-        """Return the segment with the record at offset, of the log's own lineage."""
-        epoch = partition_log.leader_epochs.epoch_for_offset(offset)
-        if epoch < 0:
+    def _part_at(self, partition_log: PartitionLog, offset: int) -> SegmentPart | None:
+        """Return the segment with the record at offset, as far as it is of the log's lineage."""
+        topic_id, epochs = partition_log.topic_id, partition_log.leader_epochs
+        assert topic_id is not None, "a tiered topic has an id"
+        epoch = epochs.epoch_for_offset(offset)
+        key = topic_id, partition_log.topic_partition.partition
+        segment = self._segments.segment_at(key, epoch, offset)
+        if segment is None:
             return None
-        return self._segments.segment_at(_partition_of(partition_log), epoch, offset)
-
-    def _next_with_aborts(
-        self, partition_log: PartitionLog, segment: RemoteSegment
-    ) -> RemoteSegment | None:
-        """Return the next segment of the lineage that may have aborted transactions."""
-        offset, epochs = segment.end_offset + 1, partition_log.leader_epochs
-        first_epoch = epochs.epoch_for_offset(offset)
-        for epoch, start_offset in epochs.entries:
-            if epoch >= first_epoch >= 0:
-                found = self._segments.next_with_transaction_index(
-                    _partition_of(partition_log), epoch, max(offset, start_offset)
-                )
-                if found is not None and found.end_offset > segment.end_offset:
-                    return found
-        return None
-
-
-def _partition_of(partition_log: PartitionLog) -> tuple[Uuid, int]:
-    topic_id = partition_log.topic_id
-    assert topic_id is not None, "a tiered topic has an id"
-    return topic_id, partition_log.topic_partition.partition
+        return SegmentPart(segment, end_in_lineage(segment, epoch, epochs))

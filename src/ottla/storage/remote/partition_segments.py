@@ -22,6 +22,7 @@ from ottla.storage.remote.segment import RemoteSegment, SegmentState, is_legal
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from ottla.storage.log.leader_epochs import LeaderEpochs
     from ottla.storage.remote.segment import SegmentUpdate
     from ottla.types import Uuid
 
@@ -149,13 +150,6 @@ class PartitionSegments:
                 offset = state.ends[number] + 1
         return True
 
-    def next_with_transaction_index(self, epoch: int, offset: int) -> RemoteSegment | None:
-        """Return the first segment from that of offset on that may have aborted transactions."""
-        segment = self.segment_at(epoch, offset)
-        while segment is not None and segment.is_transaction_index_empty:
-            segment = self.segment_at(epoch, segment.end_offset + 1)
-        return segment
-
     def highest_offset(self, epoch: int) -> int | None:
         """Return the highest offset of the epoch that was ever copied; None without any."""
         state = self._by_epoch.get(epoch)
@@ -212,6 +206,22 @@ def with_records(epochs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         for number, entry in enumerate(epochs)
         if number + 1 == len(epochs) or epochs[number + 1][1] != entry[1]
     ]
+
+
+def end_in_lineage(segment: RemoteSegment, epoch: int, epochs: LeaderEpochs) -> int:
+    """Return where a segment's records cease to be those of a log, which has its ones of epoch.
+
+    Another leader copied those after that, and lost them in an unclean election.
+    """
+    for number, start, end in _ranges(segment):
+        if number < epoch or end < start:
+            continue
+        if number > epoch and epochs.epoch_for_offset(start) != number:
+            return start
+        end_offset = epochs.end_offset_for(number, end + 1).offset
+        if end_offset <= end:
+            return end_offset
+    return segment.end_offset + 1
 
 
 def is_in_lineage(

@@ -49,6 +49,23 @@ class SegmentIndexes(Protocol):
         """Aborted transactions that end in the segment."""
 
 
+class SegmentPart(NamedTuple):
+    """A remote segment as far as its records are those of a log."""
+
+    segment: RemoteSegment
+    end_offset: int
+    """Where those end: after an unclean election it may be before the segment's end."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of the segment's records are the log's."""
+        return self.end_offset > self.segment.end_offset
+
+    def is_followed_by(self, offset: int) -> bool:
+        """Whether the segment has an offset, and the part ends before it."""
+        return self.end_offset <= offset <= self.segment.end_offset
+
+
 class RemoteRecords(NamedTuple):
     """Batches of a segment; the last one may be cut."""
 
@@ -62,56 +79,64 @@ class RemoteRecords(NamedTuple):
 def read_records(
     storage: RemoteStore,
     indexes: SegmentIndexes,
-    segment: RemoteSegment,
+    part: SegmentPart,
     offset: int,
     max_bytes: int,
     *,
     min_one_message: bool,
 ) -> RemoteRecords | None:
-    """Return batches from the one that holds offset on; None when the segment ends before it.
+    """Return batches from the one that holds offset on; None when the part ends before it.
 
     With min_one_message the first batch comes whole, however large; without it there is nothing if
     the first batch does not fit. RemoteStorageError, CorruptMessage.
     """
+    segment = part.segment
     position = indexes.offset_index.lookup(offset).position
     with closing(storage.read_segment(segment, position)) as stream:
         source = _BatchStream(stream, segment, position)
         while (batch := source.next()) is not None and batch[0].last_offset < offset:
             pass
-        if batch is None:
+        if batch is None or part.is_followed_by(batch[0].base_offset):
             return None
         header, data = batch
         if header.size > max_bytes and not min_one_message:
             return RemoteRecords(b"", header.base_offset, header.base_offset)
         records = data + source.read(max(max_bytes - header.size, 0))
     _check(records, segment, may_be_cut=source.size_left > 0)
+    if not part.is_whole:
+        records = _records_of(records, part)
     end_position = header.position + len(records)
     end_offset = indexes.offset_index.offset_from(end_position, segment.end_offset + 1)
-    return RemoteRecords(records, header.base_offset, end_offset)
+    return RemoteRecords(records, header.base_offset, min(end_offset, part.end_offset))
 
 
 def aborted_transactions(
-    indexes: SegmentIndexes, first_offset: int, end_offset: int
+    indexes: SegmentIndexes, part: SegmentPart, first_offset: int, end_offset: int
 ) -> tuple[list[AbortedTransaction], bool]:
     """Return those of a segment that overlap the offsets, and whether later segments have more."""
     index = indexes.transaction_index
-    return index.overlapping(first_offset, end_offset), index.is_followed_below(end_offset)
+    overlapping = index.overlapping(first_offset, end_offset)
+    aborted = [one for one in overlapping if one.last_offset < part.end_offset]
+    return aborted, not part.is_whole or index.is_followed_below(end_offset)
 
 
 def offset_for_timestamp(
     storage: RemoteStore,
     indexes: SegmentIndexes,
-    segment: RemoteSegment,
+    part: SegmentPart,
     timestamp: int,
     start_offset: int,
 ) -> TimestampAndOffset | None:
-    """Return the first record of a segment at or after timestamp, from an offset on."""
+    """Return the first record of a part at or after timestamp, from an offset on."""
+    segment = part.segment
     offset = max(indexes.time_index.lookup(timestamp).offset, start_offset)
     position = indexes.offset_index.lookup(offset).position
     with closing(storage.read_segment(segment, position)) as stream:
         source = _BatchStream(stream, segment, position)
         while (batch := source.next()) is not None:
             header, data = batch
+            if part.is_followed_by(header.base_offset):
+                break
             if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
                 _check(data, segment, may_be_cut=False)
                 found = find_in_batch(data, timestamp, start_offset)
@@ -177,6 +202,16 @@ def _check(records: bytes, segment: RemoteSegment, *, may_be_cut: bool) -> None:
         next_offset, end = header.last_offset + 1, header.position + header.size
     if end < len(records) and not may_be_cut:
         raise CorruptMessage(f"{_name(segment)} does not end with a batch")
+
+
+def _records_of(records: bytes, part: SegmentPart) -> bytes:
+    """Return the whole batches of a part."""
+    end = 0
+    for header in whole_batches(memoryview(records)):
+        if part.is_followed_by(header.base_offset):
+            break
+        end = header.position + header.size
+    return records[:end]
 
 
 def _name(segment: RemoteSegment) -> str:
