@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from ottla import tables
 from ottla.cli.commands.tables import tables as tables_command
-from ottla.errors import KafkaError
+from ottla.errors import ErrorCode, KafkaError
 from ottla.records.builder import encode_batch
 from ottla.storage.directories.checkpoints import encode_offsets
 from ottla.storage.directories.partition_metadata import encode_partition_metadata
@@ -24,11 +24,13 @@ from ottla.types import TopicPartition, Uuid
 
 pytest.importorskip("pyiceberg")
 from pyiceberg.catalog import load_catalog
+from pyiceberg.table import Table
 
 from ottla.tables import iceberg
 from ottla.tables.iceberg import SyncOptions, TableSync, compact, progress_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 DAY_MS = 86_400_000
@@ -203,6 +205,26 @@ def test_small_files_are_compacted(lake: Lake) -> None:
     assert lake.ids() == lake.topic.sent
 
 
+def test_a_sync_between_two_rewrites(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one has the offsets of the snapshot that it rewrites, so none is added twice."""
+    for _ in range(3):
+        lake.topic.add(48)
+        lake.sync()
+    real = Table.refresh
+
+    def overtaken(table: Table) -> Table:
+        if len(lake.topic.sent) == 154:
+            lake.topic.add(4)
+            lake.sync()
+        return real(table)
+
+    monkeypatch.setattr(Table, "refresh", overtaken)
+    assert compact(lake.table(), "orders", min_files=2) > 1
+    assert progress_of(lake.table(), "orders").offsets == {0: 79, 1: 79}
+    lake.sync()
+    assert lake.ids() == lake.topic.sent
+
+
 PROGRAM = """
 import sys
 from pyiceberg.catalog import load_catalog
@@ -295,6 +317,41 @@ def test_retention_during_a_commit(lake: Lake, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(KafkaError, match="orders-0: offsets 5 to 5 were deleted"):
         lake.sync()
     assert lake.ids() == lake.topic.sent[:10]
+
+
+def test_the_command_sees_all_fields_of_a_commit(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that none of its first values has, by which SQL would go."""
+    monkeypatch.setattr(tables.Json, "sample_rows", 3)
+    lake.topic.add(10, extra=',"more":1')
+    where = ["--table", "lake.orders", "--catalog", lake.uri, "--warehouse", lake.warehouse]
+    read = ["--dir", str(lake.topic.path), "--value", "json"]
+    done = CliRunner().invoke(tables_command, ["sync", "orders", *where, *read])
+    assert done.exit_code == 0, done.output
+    assert lake.table().scan().to_arrow()["more"].null_count == 10
+
+
+def test_following_goes_on_after_what_may_pass(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers that are away for a while are reported; a damaged log ends it."""
+    outcomes = [
+        KafkaError(ErrorCode.REQUEST_TIMED_OUT, "away"),
+        None,
+        KafkaError(ErrorCode.CORRUPT_MESSAGE, "damaged"),
+    ]
+    real = TableSync.run
+
+    def run(sync: TableSync) -> Iterator[iceberg.SyncCommit]:
+        if (outcome := outcomes.pop(0)) is not None:
+            raise outcome
+        return real(sync)
+
+    monkeypatch.setattr(TableSync, "run", run)
+    where = ["--table", "lake.orders", "--catalog", lake.uri, "--warehouse", lake.warehouse]
+    read = ["--dir", str(lake.topic.path), "--follow", "--interval", "0.1"]
+    done = CliRunner().invoke(tables_command, ["sync", "orders", *where, *read])
+    assert (done.exit_code, done.stderr) == (1, "away\ndamaged\n")
+    assert done.stdout.startswith("10 rows up to 0:5, 1:5 in snapshot ")
 
 
 def test_the_command(lake: Lake) -> None:

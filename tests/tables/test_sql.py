@@ -159,6 +159,18 @@ def test_errors_are_one_line(data: Path, arguments: list[str], text: str) -> Non
     result = run(arguments[0], data, *arguments[1:])
     assert result.exit_code == 1, result.output
     assert text in result.stderr
+    assert "Traceback" not in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_file_that_cannot_be_opened(data: Path) -> None:
+    """The error of the system is one line, too."""
+    log = data / "orders-0" / f"{0:020d}.log"
+    log.rename(data / "moved")
+    log.symlink_to(data / "moved")
+    result = run("select * from orders", data)
+    assert result.exit_code == 1
+    assert "Too many levels of symbolic links" in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
 

@@ -315,6 +315,50 @@ def test_segments_that_go_while_they_are_read(tmp_path: Path) -> None:
     assert [offset for rest in rows for offset in rest["offset"].to_pylist()] == [3, 5]
 
 
+def test_a_log_that_is_cut_while_it_is_read(tmp_path: Path) -> None:
+    """As a follower's is after an election: an error, and no loop at its new end."""
+    rows = [(TIME, None, bytes(100_000), ())]
+    log = b"".join(bytes(encode_batch(rows, base_offset=offset)) for offset in range(60))
+    root = write_log(tmp_path, {0: log}, 60)
+    batches = iter(tables.scan("t", data_dirs=root, columns=["offset"]))
+    assert next(batches)["offset"].to_pylist() == list(range(10))
+    os.truncate(root / "t-0" / f"{0:020d}.log", 1_500_000)
+    with pytest.raises(KafkaError, match="the log ends before offset 60"):
+        list(batches)
+
+
+@pytest.mark.parametrize("name", ["replication-offset-checkpoint", "log-start-offset-checkpoint"])
+def test_a_damaged_checkpoint_is_an_error(tmp_path: Path, name: str) -> None:
+    """It is no missing one, without which all valid batches are read."""
+    root = write_log(tmp_path, {0: batch(0) + batch(2)}, 2)
+    assert values(root) == [0, 1]
+    (root / name).write_bytes(b"0\n2\nt 0 2\n")
+    with pytest.raises(CorruptMessage, match=f"{name}: malformed checkpoint"):
+        values(root)
+
+
+def test_the_end_of_other_partitions_is_not_computed(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task of Spark reads one partition of many."""
+    computed = []
+    real = partition_files.PartitionFiles.last_stable_offset
+
+    def noted(files: partition_files.PartitionFiles, end: int) -> int:
+        computed.append(files.partition.partition)
+        return real(files, end)
+
+    monkeypatch.setattr(partition_files.PartitionFiles, "last_stable_offset", noted)
+    found = tables.scan("orders", data_dirs=written.path, partitions=[1])
+    assert found.to_arrow().num_rows == ROWS // 2
+    assert list(found.bounds) == computed == [1]
+
+
+def test_no_partitions(where: dict[str, Any]) -> None:
+    """They have no rows."""
+    assert tables.scan("orders", partitions=[], **where).to_arrow().num_rows == 0
+
+
 def test_a_pipe_and_a_link_are_no_segments(tmp_path: Path) -> None:
     """Neither blocks the reader nor leads it out of the directory."""
     secret = tmp_path / "secret"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import ottla
 from ottla import tables
 from ottla.errors import CorruptMessage, KafkaError
 from ottla.tables import partition_files
@@ -82,3 +83,29 @@ def test_a_tier_that_lies_is_not_served(stored: Path) -> None:
     with pytest.raises(KafkaError, match="url must begin with one of"):
         values(stored, tier="ftp://host/x")
     assert os.listdir(tier)  # noqa: PTH208
+
+
+def test_an_abort_whose_marker_is_in_a_later_remote_segment(tmp_path: Path) -> None:
+    """Its index is read for a range that ends before that segment, too."""
+    with Cluster(config=settings_of(tmp_path / "tier"), data_dir=str(tmp_path / "data")) as cluster:
+        fill(cluster)
+        servers = cluster.bootstrap
+        with (
+            ottla.Producer(bootstrap_servers=servers, transactional_id="aborting") as aborting,
+            ottla.Producer(bootstrap_servers=servers) as producer,
+        ):
+            aborting.init_transactions()
+            aborting.begin_transaction()
+            aborting.send("t", b"-00001", partition=0)
+            aborting.flush()
+            for _ in range(2 * RECORDS):
+                producer.send("t", b"000000" + b"x" * 994, partition=0)
+            producer.flush()
+            aborting.abort_transaction()
+            for _ in range(RECORDS):
+                producer.send("t", b"000000" + b"x" * 994, partition=0)
+        assert until_copied(cluster)[1] > 3 * RECORDS
+    limits: dict[str, object] = {"start_offset": RECORDS - 1, "end_offset": RECORDS + 1}
+    assert values(tmp_path, tier=tmp_path / "tier", **limits) == [RECORDS - 1]
+    limits["isolation"] = "read_uncommitted"
+    assert values(tmp_path, tier=tmp_path / "tier", **limits) == [RECORDS - 1, -1]

@@ -239,7 +239,7 @@ def compact(table: Any, topic: str, *, min_files: int = 4) -> int:
     A partition with more than COMPACT_MAX_BYTES stays. A commit of another writer meanwhile is an
     error of pyiceberg, after which nothing has changed.
     """
-    progress = progress_of(table, topic)
+    progress_of(table, topic)  # an error for a table of another topic
     groups: dict[Any, list[int]] = {}
     for entry in table.inspect.files().to_pylist():
         partition = next(iter((entry.get("partition") or {}).values()), None)
@@ -253,6 +253,8 @@ def compact(table: Any, topic: str, *, min_files: int = 4) -> int:
             continue  # of records without a time
         chosen = _in_partition(table, partition) if is_partitioned else "true"
         data = table.scan(row_filter=chosen).to_arrow()
+        # of the snapshot that is rewritten, which a sync may have added since the last overwrite
+        progress = progress_of(table, topic)
         _without_retries(table).overwrite(
             data,
             overwrite_filter=chosen,

@@ -52,6 +52,7 @@ BLOCK_BYTES: Final = 1024 * 1024
 """Read at once: few calls, Arrow batches of some ten thousand rows, and buffers that fit caches."""
 BATCH_MAX_BYTES: Final = 256 * 1024 * 1024
 """A batch that claims more is damaged: the header of a file is not trusted with memory."""
+_LAST_OFFSET: Final = 1 << 62
 SWAP_WAITS: Final = 100
 SWAP_WAIT_S: Final = 0.02
 """While a cleaner replaces segments, for milliseconds, neither the old nor the new is named."""
@@ -160,7 +161,7 @@ class PartitionFiles:
         """Return the offset after the last batch with a valid checksum: a torn tail is ignored."""
         for base_offset in reversed(segments):
             with closing(self.open(base_offset)) as file:
-                start = self.position_of(base_offset, 1 << 62, file)
+                start = self.position_of(base_offset, _LAST_OFFSET, file)
                 end = base_offset
                 for header, _ in read_valid_batches(file, file.size(), start):
                     end = header.last_offset + 1
@@ -251,15 +252,22 @@ class PartitionFiles:
 
     def aborted(self, start: int, until: int) -> list[AbortedTransaction]:
         """Return the aborted transactions with records in a range, by their markers' offsets."""
-        bases = self.segments()
         found: list[AbortedTransaction] = []
-        for segment in self.remote_segments(start, until):
+        for index in self._transaction_indexes(start):
+            found += index.overlapping(start, until)
+            if not index.is_followed_below(until):
+                break
+        return sorted(found, key=lambda entry: entry.last_offset)
+
+    def _transaction_indexes(self, start: int) -> Iterator[TransactionIndex]:
+        """Yield those of the segments from an offset on: a marker may be in any later one."""
+        for segment in self.remote_segments(start, _LAST_OFFSET):
             assert self.tier is not None
-            found += self.tier.aborted(segment, start, until)
+            yield self.tier.transaction_index(segment)
+        bases = self.segments()
         for base_offset in bases[max(bisect_right(bases, start) - 1, 0) :]:
             path = self.file_path(base_offset, TRANSACTION_INDEX_SUFFIX)
-            found += TransactionIndex(cast("Any", self.directory), path).overlapping(start, until)
-        return sorted(found, key=lambda entry: entry.last_offset)
+            yield TransactionIndex(cast("Any", self.directory), path)
 
 
 class SkipRule(NamedTuple):
@@ -346,7 +354,8 @@ class FileReader:
         position, size = self.files.position_of(base_offset, start, file), file.size()
         block_bytes, following = BLOCK_BYTES, base_offset
         while position < size and self.position < end:
-            data = memoryview(file.read(position, min(block_bytes, size - position)))
+            requested = min(block_bytes, size - position)
+            data = memoryview(file.read(position, requested))
             headers = self._headers(data, base_offset, position)
             if headers:
                 # no checksum has a batch's first offset
@@ -364,7 +373,7 @@ class FileReader:
                 block_bytes = BLOCK_BYTES
                 continue
             block_bytes = self._claimed(data, base_offset, position)
-            if position + block_bytes > size:
+            if position + block_bytes > size or len(data) < requested:  # it may be cut meanwhile
                 if is_last:  # the node appends, or a crash tore the last batch
                     return
                 raise self._damaged(base_offset, position, "the segment ends inside a batch")

@@ -6,7 +6,7 @@ Kafka: none.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar, cast
 
 from ottla.clients.cluster_reader import ClusterReader
 from ottla.clients.range_fetcher import OffsetRange, RangeFetcher
@@ -29,13 +29,13 @@ from ottla.tables.tier import METADATA_TOPIC, RemoteTopic
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from ottla.clients.cluster_reader import TopicLayout
     from ottla.clients.range_fetcher import Chunk
-    from ottla.storage.log.leader_epochs import EpochEntry
     from ottla.types import Uuid
 
+T = TypeVar("T")
 POLL_TIMEOUT_MS: Final = 60_000
 """A read from brokers fails after this time without progress."""
 FETCH_BYTES: Final = 4 * 1024 * 1024
@@ -66,8 +66,13 @@ class TopicSource(Protocol):
     topic_id: Uuid | None
     """None where it is unknown."""
 
-    def bounds(self, *, read_committed: bool) -> dict[int, Bounds]:
-        """Return the offsets of each partition that can be read now."""
+    def bounds(
+        self, partitions: Sequence[int] | None = None, *, read_committed: bool
+    ) -> dict[int, Bounds]:
+        """Return the offsets of partitions that can be read now, or of all.
+
+        KafkaError UNKNOWN_TOPIC_OR_PARTITION for one that does not exist.
+        """
 
     def offset_at(self, partition: int, timestamp_ms: int, bounds: Bounds) -> int:
         """Return an offset before which no record is as new as a time; the end without one.
@@ -133,15 +138,16 @@ class DirectorySource:
         if other is None or other.end_offset < files.end_offset:
             self._partitions[files.partition.partition] = files
 
-    def bounds(self, *, read_committed: bool) -> dict[int, Bounds]:
+    def bounds(
+        self, partitions: Sequence[int] | None = None, *, read_committed: bool
+    ) -> dict[int, Bounds]:
         """Return the offsets up to the high watermark, or the last stable offset."""
-        return {
-            number: Bounds(
-                files.start_offset,
-                files.last_stable_offset(files.end_offset) if read_committed else files.end_offset,
-            )
-            for number, files in sorted(self._partitions.items())
-        }
+        found: dict[int, Bounds] = {}
+        for number in _chosen(self.topic, self._partitions, partitions):
+            files, end = self._partitions[number], self._partitions[number].end_offset
+            stable = files.last_stable_offset(end) if read_committed else end
+            found[number] = Bounds(files.start_offset, stable)
+        return found
 
     def offset_at(self, partition: int, timestamp_ms: int, bounds: Bounds) -> int:
         """Return the first offset of a record as new as a time; the end without one."""
@@ -177,15 +183,21 @@ class _Checkpoints:
 
     def __init__(self, directory: ReadOnlyDirectory) -> None:
         self._directory = directory
-        self._starts = self._read(LOG_START_CHECKPOINT)
-        self._watermarks = self._read(HIGH_WATERMARK_CHECKPOINT)
+        self._starts = self._read(LOG_START_CHECKPOINT, decode_offsets) or {}
+        self._watermarks = self._read(HIGH_WATERMARK_CHECKPOINT, decode_offsets)
 
-    def _read(self, name: str) -> dict[TopicPartition, int] | None:
-        """Return a checkpoint's offsets; None without the file, as in a copy of logs alone."""
+    def _read(self, path: str, decode: Callable[[bytes], T]) -> T | None:
+        """Return a checkpoint's content; None without the file, as in a copy of logs alone.
+
+        CorruptMessage for a damaged one: without it deleted, uncommitted or foreign records would
+        be read.
+        """
         try:
-            return decode_offsets(self._directory.read_file(name))
-        except (FileNotFoundError, CorruptMessage):
+            return decode(self._directory.read_file(path))
+        except FileNotFoundError:
             return None
+        except CorruptMessage as error:
+            raise CorruptMessage(f"{self._directory.root / path}: {error.message}") from error
 
     def files_of(
         self, partition: TopicPartition, topic_id: Uuid | None, tier: RemoteTopic | None
@@ -194,22 +206,17 @@ class _Checkpoints:
         watermarks = self._watermarks
         remote = None
         if tier is not None:
-            epochs = self._leader_epochs(partition)
-            remote = tier.of_partition(topic_id, partition.partition, epochs)
+            path = join(str(partition), LEADER_EPOCH_CHECKPOINT)
+            epochs = self._read(path, decode_leader_epochs)
+            entries = [] if epochs is None else epochs.entries
+            remote = tier.of_partition(topic_id, partition.partition, entries)
         return PartitionFiles(
             self._directory,
             partition,
-            log_start_offset=(self._starts or {}).get(partition, 0),
+            log_start_offset=self._starts.get(partition, 0),
             high_watermark=None if watermarks is None else watermarks.get(partition, 0),
             tier=remote,
         )
-
-    def _leader_epochs(self, partition: TopicPartition) -> list[EpochEntry]:
-        try:
-            path = join(str(partition), LEADER_EPOCH_CHECKPOINT)
-            return decode_leader_epochs(self._directory.read_file(path)).entries
-        except (OSError, CorruptMessage):
-            return []
 
 
 def _tier(place: str | Path | Mapping[str, str], data_dirs: Sequence[str | Path]) -> RemoteTopic:
@@ -258,6 +265,17 @@ def _partitions_in(directory: ReadOnlyDirectory) -> Iterator[TopicPartition]:
         )
 
 
+def _chosen(topic: str, existing: Iterable[int], partitions: Sequence[int] | None) -> Sequence[int]:
+    numbers = sorted(existing)
+    for number in partitions or ():
+        if number not in numbers:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"topic {topic!r} has no partition {number} here; there are {numbers}",
+            )
+    return numbers if partitions is None else partitions
+
+
 class _FetchOptions(NamedTuple):
     """The options of a range fetcher."""
 
@@ -281,12 +299,12 @@ class ClusterSource:
     def _open(self) -> ClusterReader:
         return ClusterReader(read_settings(COMMON, self._config, {}), first_answer_ms=10_000)
 
-    def _parts(self) -> list[TopicPartition]:
-        return [TopicPartition(self.topic, number) for number in sorted(self._layout.leaders)]
-
-    def bounds(self, *, read_committed: bool) -> dict[int, Bounds]:
+    def bounds(
+        self, partitions: Sequence[int] | None = None, *, read_committed: bool
+    ) -> dict[int, Bounds]:
         """Return the offsets up to the high watermark, or the last stable offset."""
-        parts = self._parts()
+        numbers = _chosen(self.topic, self._layout.leaders, partitions)
+        parts = [TopicPartition(self.topic, number) for number in numbers]
         with self._open() as cluster:
             starts = cluster.offsets(dict.fromkeys(parts, EARLIEST_TIMESTAMP))
             ends = cluster.offsets(

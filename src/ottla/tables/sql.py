@@ -225,7 +225,12 @@ class _Limits:
 
 
 def _one_line(text: str, statement: str = "") -> KafkaError:
-    """Return the error of a statement in one line, with a hint for a column's name."""
+    """Return the error of a statement in one line, with a hint for a column's name.
+
+    DuckDB has of an error of a scan the traceback, whose last line is its class and text.
+    """
+    if "Traceback (most recent call last)" in text:
+        text = text.rstrip().splitlines()[-1].partition(": ")[2]
     line = " ".join(text.split("LINE 1:", maxsplit=1)[0].split())
     if "syntax error" in line and _BARE_OFFSET.search(statement):
         line += ': offset is a word of SQL, so write the column as "offset" in double quotes'

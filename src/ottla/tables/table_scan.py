@@ -46,6 +46,8 @@ COLUMNS: Final = (
     "value",
     "headers",
 )
+SAMPLE_MAX_BYTES: Final = 256 * 1024 * 1024
+"""Of the values whose types are inferred, in memory and at once; pyarrow takes less than 2 GiB."""
 _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 Time: TypeAlias = datetime | int
 """A moment; a number is ms since the epoch."""
@@ -261,7 +263,7 @@ def scan(  # noqa: PLR0913 - keywords, most of them rarely given
     )
     if limit is not None and limit < 0:
         raise _invalid(f"limit is {limit}")
-    bounds = _chosen(source.bounds(read_committed=options.read_committed), topic, partitions)
+    bounds = source.bounds(partitions, read_committed=options.read_committed)
     ranges = []
     for number, found in bounds.items():
         start = max(_at(start_offset, number, found.start), found.start)
@@ -281,8 +283,20 @@ def scan(  # noqa: PLR0913 - keywords, most of them rarely given
             )  # fmt: skip
             # a scan without rows has the columns of the topic
             sample = Scan(source, raw, ranges or whole, bounds)
-            decoder.infer(sample.to_arrow()[name].combine_chunks())
+            decoder.infer(_sample_values(sample, name))
     return Scan(source, options, ranges, bounds)
+
+
+def _sample_values(rows: Scan, name: str) -> pa.Array:
+    """Return a column of a scan up to a size."""
+    arrays: list[pa.Array] = []
+    size = 0
+    for batch in rows:
+        arrays.append(batch[name])
+        size += arrays[-1].nbytes
+        if size > SAMPLE_MAX_BYTES:
+            break
+    return pa.chunked_array(arrays, rows.schema.field(name).type).combine_chunks()
 
 
 def _source(
@@ -323,20 +337,6 @@ def _is_committed(isolation: str) -> bool:
     if isolation not in ("read_committed", "read_uncommitted"):
         raise _invalid(f"isolation is read_committed or read_uncommitted, not {isolation!r}")
     return isolation == "read_committed"
-
-
-def _chosen(
-    bounds: dict[int, Bounds], topic: str, partitions: Sequence[int] | None
-) -> dict[int, Bounds]:
-    if partitions is None:
-        return bounds
-    for number in partitions:
-        if number not in bounds:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"topic {topic!r} has no partition {number} here; there are {sorted(bounds)}",
-            )
-    return {number: bounds[number] for number in partitions}
 
 
 def _at(offsets: Offsets | None, partition: int, otherwise: int) -> int:

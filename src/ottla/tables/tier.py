@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ottla.errors import ConfigError, ErrorCode, KafkaError
+from ottla.errors import ConfigError, CorruptMessage, ErrorCode, KafkaError
 from ottla.storage.indexes.transaction_index import TransactionIndex
 from ottla.storage.remote.managers.directory import DirectoryStorage
 from ottla.storage.remote.managers.object_store import ObjectStorage
@@ -23,12 +23,11 @@ from ottla.storage.remote.storage_manager import (
     RemoteResourceNotFoundError,
     RemoteStorageError,
 )
-from ottla.tables.read_only import ReadOnlyDirectory
+from ottla.tables.read_only import SMALL_FILE_MAX_BYTES, ReadOnlyDirectory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ottla.storage.indexes.transaction_index import AbortedTransaction
     from ottla.storage.remote.segment import RemoteSegment
     from ottla.storage.remote.storage_manager import RemoteStorageManager
     from ottla.types import Uuid
@@ -108,19 +107,22 @@ class PartitionTier:
         """Return a segment's batches."""
         return RemoteFile(self._storage, segment)
 
-    def aborted(self, segment: RemoteSegment, start: int, until: int) -> list[AbortedTransaction]:
-        """Return the aborted transactions of a segment with records in a range."""
-        if segment.is_transaction_index_empty:
-            return []
+    def transaction_index(self, segment: RemoteSegment) -> TransactionIndex:
+        """Return a segment's aborted transactions; KafkaError KAFKA_STORAGE_ERROR as `read`."""
+        name, data = f"{segment.segment_id}.txnindex", b""
         try:
-            with self._storage.read_index(segment, IndexKind.TRANSACTION) as stream:
-                content = _Content(stream.read())
+            if not segment.is_transaction_index_empty:
+                with self._storage.read_index(segment, IndexKind.TRANSACTION) as stream:
+                    data = stream.read(SMALL_FILE_MAX_BYTES + 1)
         except RemoteResourceNotFoundError:
-            return []
+            pass  # no transaction that ends in the segment was aborted
         except (RemoteStorageError, OSError) as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"remote storage: {error}") from error
-        name = f"{segment.segment_id}.txnindex"
-        return TransactionIndex(cast("Any", content), name).overlapping(start, until)
+        if len(data) > SMALL_FILE_MAX_BYTES:
+            raise CorruptMessage(
+                f"remote storage: {name} has more than {SMALL_FILE_MAX_BYTES} bytes"
+            )
+        return TransactionIndex(cast("Any", _Content(data)), name)
 
 
 class RemoteTopic:

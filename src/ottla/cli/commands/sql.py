@@ -108,6 +108,8 @@ def sql(statement: str, **options: Any) -> None:
             raise ToolError(error.message + hint) from error
         except BrokenPipeError:  # the reader has closed the pipe, as `head` does
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except OSError as error:
+            raise ToolError(str(error)) from error
 
 
 def needed(module: str, package: str, extra: str) -> Any:

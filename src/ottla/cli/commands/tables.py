@@ -74,13 +74,14 @@ def sync(topic: str, **options: Any) -> None:
     with failures_reported():
         catalog = _catalog(options)
         iceberg = needed("ottla.tables.iceberg", "pyiceberg", "iceberg")
+        is_retriable = import_module("ottla.clients.cluster_reader").is_retriable
         arguments = scan_arguments(options)
-        arguments.pop("value")
+        value = arguments.pop("value")
         sync_options = iceberg.SyncOptions(
             topic,
             options["table"],
             arguments,
-            lambda: _value(options),
+            iceberg.Json if value == "json" else lambda: value,
             options["partition_by"],
             options["rows_per_commit"],
             options["skip_deleted"],
@@ -91,7 +92,11 @@ def sync(topic: str, **options: Any) -> None:
                     offsets = ", ".join(f"{part}:{end}" for part, end in done.offsets.items())
                     click.echo(f"{done.rows} rows up to {offsets} in snapshot {done.snapshot_id}")
             except KafkaError as error:
-                raise ToolError(error.message) from error
+                if not (options["follow"] and is_retriable(error)):
+                    raise ToolError(error.message) from error
+                click.echo(error.message, err=True)
+            except OSError as error:
+                raise ToolError(str(error)) from error
             if not options["follow"]:
                 return
             time.sleep(options["interval"])
@@ -118,10 +123,6 @@ def compact(topic: str, **options: Any) -> None:
         except exceptions.CommitFailedException as error:
             raise ToolError("another writer committed meanwhile; nothing was changed") from error
         click.echo(f"{removed} files fewer")
-
-
-def _value(options: dict[str, Any]) -> Any:
-    return scan_arguments(options)["value"]
 
 
 def _catalog(options: dict[str, Any]) -> Any:
