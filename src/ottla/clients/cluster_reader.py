@@ -165,15 +165,13 @@ class ClusterReader:
         everything = self._metadata(None, deadline_ms)
         existing = [name for name in everything if not name.startswith("__")]
         near = get_close_matches(missing[0], existing, n=1, cutoff=0.6)
-        hint = f"did you mean {near[0]!r}?" if near else self._create_command(missing[0])
+        servers = ",".join(self.client.settings.bootstrap_servers)
+        create = f"ottla topics --bootstrap-server {servers} --create --topic {missing[0]}"
+        hint = f"did you mean {near[0]!r}?" if near else f"create it: {create}"
         # INVALID_TOPIC_EXCEPTION instead of the retriable code: waiting longer will not help
         raise KafkaError(
             ErrorCode.INVALID_TOPIC_EXCEPTION, f"there is no topic {missing[0]!r}; {hint}"
         )
-
-    def _create_command(self, topic: str) -> str:
-        servers = ",".join(self.client.settings.bootstrap_servers)
-        return f"create it: ottla topics --bootstrap-server {servers} --create --topic {topic}"
 
     def existing_topics(self, names: Iterable[str]) -> dict[str, TopicLayout]:
         """Return those of the topics that exist, without waiting for others."""
@@ -188,12 +186,16 @@ class ClusterReader:
         metadata.all_topics = names is None
         metadata.set_topics(names or ())
         self._refresh(deadline_ms)
-        chosen = metadata.topics if names is None else names
-        return {
-            name: self._topic(metadata.topics[name])
-            for name in chosen
-            if not _is_missing(metadata.topics.get(name))
-        }
+        found: dict[str, TopicLayout] = {}
+        for name in metadata.topics if names is None else names:
+            if not _is_missing(metadata.topics.get(name)):
+                topic = metadata.topics[name]
+                leaders = {
+                    partition.partition: metadata.brokers.get(partition.leader)
+                    for partition in topic.partitions
+                }
+                found[name] = TopicLayout(topic.name, topic.topic_id, leaders, topic.is_internal)
+        return found
 
     def _refresh(self, deadline_ms: float) -> None:
         pending = self.client.refresh(without_delay=True)
@@ -205,13 +207,6 @@ class ClusterReader:
             raise type(error)(self._describe(error.message))
         else:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "no metadata response in time")
-
-    def _topic(self, topic: TopicMetadata) -> TopicLayout:
-        brokers = self.client.metadata.brokers
-        leaders = {
-            partition.partition: brokers.get(partition.leader) for partition in topic.partitions
-        }
-        return TopicLayout(topic.name, topic.topic_id, leaders, topic.is_internal)
 
     # ------------------------------------------------------------ offsets
 
