@@ -1,4 +1,4 @@
-"""Uuids are read as Kafka reads them, with its error texts."""
+"""Uuids and names of topics are read as Kafka reads them, with its error texts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from ottla.types import Uuid
+from ottla.types import Uuid, is_topic_name
 
 TOO_LONG = "is too long to be decoded as a base64 UUID"
 SIZE = "bytes, which is not equal to the expected 16 bytes of a base64-encoded UUID"
@@ -46,3 +46,17 @@ def test_wrong_texts(text: str, message: str) -> None:
     """The messages are those of Kafka 4.3.0's Uuid.fromString."""
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         Uuid.parse(text)
+
+
+@pytest.mark.parametrize("name", ["a", "...", "..a", "a.b_c-D9", "x" * 249])
+def test_names_of_topics(name: str) -> None:
+    """Letters, digits, dots, underscores and dashes."""
+    assert is_topic_name(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "x" * 250, "a/b", "a\n", "..\n", "a b", "\u00e4", "\u0661", "a\0"]
+)
+def test_names_that_no_topic_has(name: str) -> None:
+    """No separator of paths and no line break is in one, and none is a directory's own name."""
+    assert not is_topic_name(name)

@@ -1,6 +1,6 @@
 """Small value types that every layer shares.
 
-Kafka: org.apache.kafka.common.{Uuid, TopicPartition, TopicIdPartition, Node},
+Kafka: org.apache.kafka.common.{Uuid, TopicPartition, TopicIdPartition, Node, internals.Topic},
 clients.consumer.AcknowledgeType.
 """
 
@@ -110,6 +110,32 @@ class TopicPartition(_TopicPartition):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+_MAX_TOPIC_LENGTH = 249
+"""With the longest partition number and a suffix a directory's name has at most 255 bytes."""
+_TOPIC_CHARACTERS = frozenset(f"{ascii_letters}{digits}._-")
+
+
+def topic_name_problem(name: str) -> str | None:
+    """Return why a topic cannot have this name, in Kafka's words; None when it can."""
+    if not name:
+        return "the empty string is not allowed"
+    if name in (".", ".."):
+        return f"'{name}' is not allowed"
+    if len(name) > _MAX_TOPIC_LENGTH:
+        return f"the length of '{name}' is longer than the max allowed length {_MAX_TOPIC_LENGTH}"
+    if not _TOPIC_CHARACTERS.issuperset(name):
+        return (
+            f"'{name}' contains one or more characters other than ASCII alphanumerics, "
+            "'.', '_' and '-'"
+        )
+    return None
+
+
+def is_topic_name(name: str) -> bool:
+    """Whether a topic can have this name; it is safe as a part of a path."""
+    return topic_name_problem(name) is None
 
 
 class OffsetAndEpoch(NamedTuple):

@@ -27,6 +27,7 @@ OTHERS = {
     ".Trash-1000": {"files/doc.txt": b"d", "info/doc.trashinfo": b"i"},
     "copy of t-0": {LOG: b"", "notes.txt": b"n"},
     "old-1": {"sub/deep/file": b"f"},
+    "..-0": {LOG: b""},
     "t-007": {LOG: b"x"},
     "please-delete": {"letter.txt": b"l"},
     "backup-1.of-monday-delete": {"full.tar": b"x"},

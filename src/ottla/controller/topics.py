@@ -8,8 +8,7 @@ ReplicationControlManager.
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.metadata.partition import (
@@ -19,6 +18,7 @@ from ottla.metadata.partition import (
     registration_of,
 )
 from ottla.timeline import TimelineDict
+from ottla.types import topic_name_problem
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -135,35 +135,11 @@ def _mark(keys: _Keys, key: IndexedPartition, *, is_in: bool) -> None:
         del keys[key]
 
 
-_MAX_LENGTH: Final = 249
-_LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
-
-
 def check_topic_name(name: str) -> None:
     """Raise KafkaError INVALID_TOPIC_EXCEPTION with Kafka's text for an illegal name."""
-    reason = _reason(name)
+    reason = topic_name_problem(name)
     if reason is not None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
-
-
-def is_topic_name(name: str) -> bool:
-    """Whether the topic name is valid."""
-    return _reason(name) is None
-
-
-def _reason(name: str) -> str | None:
-    if not name:
-        return "the empty string is not allowed"
-    if name in (".", ".."):
-        return f"'{name}' is not allowed"
-    if len(name) > _MAX_LENGTH:
-        return f"the length of '{name}' is longer than the max allowed length {_MAX_LENGTH}"
-    if not _LEGAL.fullmatch(name):
-        return (
-            f"'{name}' contains one or more characters other than ASCII alphanumerics, "
-            "'.', '_' and '-'"
-        )
-    return None
 
 
 def _unify_collision_characters(name: str) -> str:

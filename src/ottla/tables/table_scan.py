@@ -9,7 +9,6 @@ Kafka: none. Hot path: benchmarks/tables.py.
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -24,7 +23,7 @@ from ottla.tables.newest_rows import newest_rows
 from ottla.tables.partition_files import SkipRule
 from ottla.tables.sources import Bounds, ClusterSource, DirectorySource
 from ottla.tables.values import RAW, decoder_of, flattened
-from ottla.types import TopicPartition
+from ottla.types import TopicPartition, is_topic_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -48,7 +47,6 @@ COLUMNS: Final = (
 )
 SAMPLE_MAX_BYTES: Final = 256 * 1024 * 1024
 """Of the values whose types are inferred, in memory and at once; pyarrow takes less than 2 GiB."""
-_TOPIC: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 Time: TypeAlias = datetime | int
 """A moment; a number is ms since the epoch."""
 Offsets: TypeAlias = "int | Mapping[int, int]"
@@ -305,7 +303,7 @@ def _source(
     tier: str | Path | Mapping[str, str] | None,
     config: Mapping[str, Any],
 ) -> TopicSource:
-    if not _TOPIC.fullmatch(topic):
+    if not is_topic_name(topic):
         raise _invalid(f"{topic!r} is no name of a topic: letters, digits, '.', '_' and '-'")
     is_of_brokers = config["bootstrap.servers"] is not None
     if (data_dirs is None) != is_of_brokers:

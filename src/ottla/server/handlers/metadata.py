@@ -12,7 +12,6 @@ from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ottla.controller.topics import is_topic_name
 from ottla.errors import ErrorCode
 from ottla.metadata.partition import NO_LEADER
 from ottla.protocol import codec
@@ -24,7 +23,7 @@ from ottla.server.broker.topic_auto_creation import INTERNAL_TOPICS
 from ottla.server.requests import rights
 from ottla.server.requests.api import Form, codec_form, handles
 from ottla.server.requests.rights import ByHandler
-from ottla.types import ZERO_UUID
+from ottla.types import ZERO_UUID, is_topic_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

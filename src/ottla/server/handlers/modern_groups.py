@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
-from ottla.controller.topics import is_topic_name
 from ottla.coordinator.group.context import RequestContext
 from ottla.coordinator.group.streams.configuration import Status
 from ottla.coordinator.group.streams.requests import refused
@@ -54,6 +53,7 @@ from ottla.server.handlers.groups import (
 from ottla.server.requests.api import handles
 from ottla.server.requests.refusals import refused_without_text
 from ottla.server.requests.rights import Denied, with_group_operations
+from ottla.types import is_topic_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.controller.topics import is_topic_name
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from ottla.protocol.apis.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -26,7 +25,7 @@ from ottla.server.broker.topic_auto_creation import INTERNAL_TOPICS
 from ottla.server.handlers.metadata import view_of
 from ottla.server.requests.api import handles
 from ottla.server.requests.rights import ByHandler, Each, Reduced, cut
-from ottla.types import ZERO_UUID
+from ottla.types import ZERO_UUID, is_topic_name
 
 if TYPE_CHECKING:
     from ottla.metadata.partition import PartitionRegistration

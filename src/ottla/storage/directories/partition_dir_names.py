@@ -24,6 +24,7 @@ from ottla.storage.layout import (
     STRAY_SUFFIX,
 )
 from ottla.storage.log.partition_log import parse_partition_name
+from ottla.types import is_topic_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,7 +38,6 @@ _RANDOM_DIGITS = 32
 _MARKED: Final = re.compile(
     rf".+-[0-9]+\.[0-9a-f]{{{_RANDOM_DIGITS}}}({DELETE_SUFFIX}|{FUTURE_SUFFIX})"
 )
-_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _MAX_PARTITION: Final = 0x7FFF_FFFF
 
 
@@ -86,16 +86,17 @@ def is_deleted_log(name: str) -> bool:
     return name.endswith(DELETE_SUFFIX) and _MARKED.fullmatch(name) is not None
 
 
-def is_log(directory: Directory, name: str) -> bool:
+def is_log(directory: Directory, path: str) -> bool:
     """Whether a directory holds the files of a log; an empty one only when its name is marked.
 
     With `partition.metadata`, or with nothing but files of logs for a topic that can be.
     """
-    names, future = directory.list(name), future_partition_of(name)
+    name = path.rpartition("/")[2]
+    names, future = directory.list(path), future_partition_of(name)
     if PARTITION_METADATA in names:
         return True
     partition = partition_of(name) or future
-    if partition is None or not _TOPIC.fullmatch(partition.topic):
+    if partition is None or not is_topic_name(partition.topic):
         return False
     return has_only_files_of_logs(names) if names else future is not None
 

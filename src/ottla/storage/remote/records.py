@@ -6,7 +6,6 @@ RemoteLogMetadataTopicPartitioner}.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 from ottla.errors import CorruptMessage
@@ -17,6 +16,7 @@ from ottla.protocol.records.remote_log import (
     RemoteLogSegmentMetadataUpdateRecord,
 )
 from ottla.storage.remote.segment import RemoteSegment, SegmentState, SegmentUpdate
+from ottla.types import is_topic_name
 
 if TYPE_CHECKING:
     from ottla.protocol.schema import Struct
@@ -28,7 +28,6 @@ _CLASSES: Final[dict[int, type[Struct]]] = {
     found.message_key: found
     for found in (RemoteLogSegmentMetadataRecord, RemoteLogSegmentMetadataUpdateRecord)
 }
-_TOPIC: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 _LAST_KEY: Final = 3
 """Deletions of partitions and snapshots have the last two keys: nothing writes them."""
 
@@ -104,7 +103,7 @@ def decode_remote_metadata(value: bytes | memoryview) -> RemoteSegment | Segment
     except ValueError as error:
         raise CorruptMessage(f"a record of remote log metadata: {error}") from error
     # storage managers make paths of these
-    if record.partition < 0 or not _TOPIC.fullmatch(record.topic):
+    if record.partition < 0 or not is_topic_name(record.topic):
         raise CorruptMessage("a record of remote log metadata names no partition")
     if isinstance(record, RemoteSegment) and not 0 <= record.start_offset <= record.end_offset:
         raise CorruptMessage(f"the remote segment {record.segment_id} has no offsets")
