@@ -156,3 +156,12 @@ def test_refusals(root: RealDirectory) -> None:
     with pytest.raises(LocalDiskError, match="taken exists"):
         fork(root, "taken")
     assert root.list() == ["source", "taken"]
+
+
+def test_directories_of_others_are_not_forked(root: RealDirectory) -> None:
+    """A branch takes what a start takes for a log, also where no metadata names the topics."""
+    root.remove_tree(f"source/{METADATA_LOG}")
+    root.make("source/backup-20261101")
+    root.write_file_atomically("source/backup-20261101/server.log", b"started")
+    assert fork(root).partition_count == 3
+    assert "backup-20261101" not in root.list("fork")

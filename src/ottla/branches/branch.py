@@ -3,10 +3,10 @@
 A file with two names is never changed in place (`server/system/files.py`), so neither side sees
 what the other one does later. The last segment is linked as well, and the source gets a new, empty
 one: its next appends go there. A segment above the high watermark is copied, and one with the fork
-point inside up to the point. The logs of
-the fork are then opened by the code of a start, which cuts indexes, epochs and producers, and
-transactions that are open at the point are aborted: no producer continues them. Those that the
-coordinator had decided are left to the fork's coordinator, which finishes them.
+point inside up to the point. The logs of the fork are then opened by the code of a start, which
+cuts indexes, epochs and producers, and transactions that are open at the point are aborted: no
+producer continues them. Those that the coordinator had decided are left to the fork's coordinator,
+which finishes them.
 
 All is made in a directory of another name; its renaming at the end makes the fork valid.
 
@@ -31,9 +31,9 @@ from ottla.records.batches import iterate_batches
 from ottla.records.control import encode_end_txn_marker
 from ottla.records.validator import AppendOrigin
 from ottla.storage.batches import walk_file
-from ottla.storage.directories.checkpoints import decode_offsets, encode_offsets
+from ottla.storage.directories.checkpoints import encode_offsets, read_offsets
 from ottla.storage.directories.log_dir import MetaProperties, decode_meta_properties
-from ottla.storage.directories.partition_dir_names import partition_of
+from ottla.storage.directories.partition_dir_names import is_log, partition_of
 from ottla.storage.directory import join
 from ottla.storage.layout import (
     BOOTSTRAP_CHECKPOINT,
@@ -46,6 +46,7 @@ from ottla.storage.layout import (
     LOG_SUFFIX,
     META_PROPERTIES,
     METADATA_LOG,
+    OFFSET_CHECKPOINTS,
     PARTITION_METADATA,
     QUORUM_STATE,
     RECOVERY_POINT_CHECKPOINT,
@@ -132,8 +133,8 @@ class DirectoryBranch:
         has_metadata = directory.is_directory(join(source, METADATA_LOG))
         stored = self._read_metadata() if has_metadata else None
         self._is_clean = directory.exists(join(source, CLEAN_MARKER))
-        for name in _CHECKPOINTS:
-            self._checkpoints[name] = self._read_offsets(name)
+        for name in OFFSET_CHECKPOINTS:
+            self._checkpoints[name] = read_offsets(directory, join(source, name))
             self._new[name] = {}
         directory.remove_tree(made)  # of an attempt that was interrupted
         directory.make(made)
@@ -159,12 +160,6 @@ class DirectoryBranch:
             raise LocalDiskError(f"there is no topic {', '.join(sorted(missing))} to branch")
         return stored
 
-    def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
-        path = join(self._request.source, name)
-        if not self._directory.exists(path):
-            return {}
-        return decode_offsets(self._directory.read_file(path))
-
     def _logs(self, stored: StoredMetadata | None) -> Iterator[TopicPartition]:
         """Yield the partitions to fork: those that exist at the fork point."""
         directory, source = self._directory, self._request.source
@@ -172,7 +167,7 @@ class DirectoryBranch:
             path, partition = join(source, name), partition_of(name)
             if partition is None or name == METADATA_LOG or not directory.is_directory(path):
                 continue
-            if not _is_log(directory, path) or not self._is_kept(partition.topic):
+            if not is_log(directory, path) or not self._is_kept(partition.topic):
                 continue
             if stored is None or stored.image.topics.partition(*partition) is not None:
                 yield partition
@@ -215,16 +210,14 @@ class DirectoryBranch:
         directory.make(made)
         path = join(made, snapshot_name(at))
         directory.write_file_atomically(path, data, mode=SNAPSHOT_MODE)
-        election = ElectionState(at.leader_epoch, voter_ids=self._static_voters())
+        quorum_state = join(join(request.source, METADATA_LOG), QUORUM_STATE)
+        static_voters: tuple[int, ...] = ()
+        if directory.exists(quorum_state):
+            static_voters = decode_quorum_state(directory.read_file(quorum_state)).voter_ids
+        election = ElectionState(at.leader_epoch, voter_ids=static_voters)
         state = encode_quorum_state(election, kraft_version=stored.kraft_version)
         directory.write_file_atomically(join(made, QUORUM_STATE), state)
         self._copy_file(METADATA_LOG, PARTITION_METADATA)
-
-    def _static_voters(self) -> tuple[int, ...]:
-        path = join(join(self._request.source, METADATA_LOG), QUORUM_STATE)
-        if not self._directory.exists(path):
-            return ()
-        return decode_quorum_state(self._directory.read_file(path)).voter_ids
 
     def _write_files(self, meta: MetaProperties) -> None:
         directory, made, request = self._directory, self._made, self._request
@@ -445,16 +438,3 @@ class DirectoryBranch:
                 origin=AppendOrigin.COORDINATOR,
             )
             self._aborted_count += 1
-
-
-_CHECKPOINTS: Final = (
-    RECOVERY_POINT_CHECKPOINT,
-    HIGH_WATERMARK_CHECKPOINT,
-    LOG_START_CHECKPOINT,
-    CLEANER_CHECKPOINT,
-)
-
-
-def _is_log(directory: Directory, path: str) -> bool:
-    names = directory.list(path)
-    return PARTITION_METADATA in names or any(name.endswith(LOG_SUFFIX) for name in names)

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 from ottla.errors import CorruptMessage, LocalDiskError
 from ottla.raft.snapshot import SnapshotReader, parse_snapshot_name, snapshot_name
-from ottla.storage.directories.checkpoints import decode_offsets, encode_offsets
+from ottla.storage.directories.checkpoints import encode_offsets, read_offsets
 from ottla.storage.directory import join
 from ottla.storage.layout import (
     METADATA_LOG,
@@ -55,10 +55,8 @@ def read_recovery_point(directory: Directory) -> int:
 
 
 def _read(directory: Directory, path: str, default: int) -> int:
-    if not directory.exists(path):
-        return default
     try:
-        return decode_offsets(directory.read_file(path)).get(_PARTITION, default)
+        return read_offsets(directory, path).get(_PARTITION, default)
     except CorruptMessage:
         return default
 

@@ -9,7 +9,7 @@ import json
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.errors import CorruptMessage
-from ottla.storage.directories.checkpoints import decode_offsets
+from ottla.storage.directories.checkpoints import read_offsets
 from ottla.storage.directories.log_dir import decode_meta_properties
 from ottla.storage.directories.partition_dir_names import (
     future_partition_of,
@@ -27,6 +27,7 @@ from ottla.storage.layout import (
     LOG_START_CHECKPOINT,
     META_PROPERTIES,
     METADATA_LOG,
+    OFFSET_CHECKPOINTS,
     RECOVERY_POINT_CHECKPOINT,
     STRAY_SUFFIX,
     Folder,
@@ -42,12 +43,6 @@ if TYPE_CHECKING:
     from ottla.types import TopicPartition
     from ottla.verification.findings import Finding
 
-_CHECKPOINTS: Final = (
-    RECOVERY_POINT_CHECKPOINT,
-    HIGH_WATERMARK_CHECKPOINT,
-    LOG_START_CHECKPOINT,
-    CLEANER_CHECKPOINT,
-)
 _NAMES: Final = file_names(Folder.LOG_DIRECTORY)
 _IF_LOST: Final = {kind.name: kind.if_lost for kind in FILES if kind.folder is Folder.LOG_DIRECTORY}
 _ASIDE: Final = "move it out of the log directory, or remove it"
@@ -76,7 +71,7 @@ def check_log_directory(
         stored, more = check_metadata(directory, path)
         findings += more
         image = stored.image if stored is not None else None
-    checkpoints = {name: _read_offsets(directory, name, findings) for name in _CHECKPOINTS}
+    checkpoints = {name: _read_offsets(directory, name, findings) for name in OFFSET_CHECKPOINTS}
     is_clean = _is_clean(directory, findings)
     partitions = [
         StoredPartition(
@@ -111,10 +106,8 @@ def _check_identity(directory: Directory, findings: list[Finding]) -> str:
 def _read_offsets(
     directory: Directory, name: str, findings: list[Finding]
 ) -> dict[TopicPartition, int]:
-    if not directory.exists(name):
-        return {}
     try:
-        return decode_offsets(directory.read_file(name))
+        return read_offsets(directory, name)
     except CorruptMessage as error:
         text, problem = _IF_LOST[name], str(error.message)
         if name == LOG_START_CHECKPOINT:

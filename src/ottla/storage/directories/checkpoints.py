@@ -13,6 +13,8 @@ from ottla.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
+    from ottla.storage.directory import Directory
+
 T = TypeVar("T")
 
 
@@ -50,6 +52,11 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
     """Parse the text; CorruptMessage when it is incomplete. An empty file has no entries."""
     return dict(decode_lines(data, _parse_offset)) if data else {}
+
+
+def read_offsets(directory: Directory, path: str) -> dict[TopicPartition, int]:
+    """Read a checkpoint; a missing one has no entries. CorruptMessage when it is incomplete."""
+    return decode_offsets(directory.read_file(path)) if directory.exists(path) else {}
 
 
 def _parse_offset(line: str) -> tuple[TopicPartition, int]:

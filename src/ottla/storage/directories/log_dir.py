@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.config.properties import parse_properties
 from ottla.errors import CorruptMessage, LocalDiskError
-from ottla.storage.directories.checkpoints import decode_offsets, encode_offsets
+from ottla.storage.directories.checkpoints import encode_offsets, read_offsets
 from ottla.storage.layout import (
     CLEAN_MARKER,
     LOCK_FILE,
@@ -147,10 +147,8 @@ class LogDirectory:
 
         Without it logs are recovered from their start, and deleted records may be readable again.
         """
-        if not self.directory.exists(name):
-            return {}
         try:
-            return decode_offsets(self.directory.read_file(name))
+            return read_offsets(self.directory, name)
         except CorruptMessage as error:
             text = "%s in %s is not used: %s; check the disk"
             log.warning(text, name, self.path, error, extra={"event": "checkpoint.ignored"})
