@@ -79,6 +79,18 @@ def test_login_and_paths_are_quoted() -> None:
     assert "'/a b/s'" in plan.steps[0].start
 
 
+def test_answers_of_a_cluster_are_quoted() -> None:
+    """A host or a feature that a cluster names is one word of a command, and starts none."""
+    cluster = CLUSTER._replace(
+        brokers={1: BrokerFacts("h1;$(reboot):9092", 29)},
+        finalized={"f;reboot": FeatureRange(1, 1)},
+    )
+    plan = make_plan(cluster, NODES)
+    assert plan.before == "ottla cluster health --bootstrap-server 'h1;$(reboot):9092'"
+    assert any("--feature 'f;reboot=LEVEL'" in str(finding) for finding in plan.findings)
+    assert make_plan(None, NODES).before.endswith(" --bootstrap-server $BOOTSTRAP")
+
+
 @pytest.mark.parametrize(
     ("health", "text"),
     [

@@ -88,7 +88,8 @@ def make_plan(
     """Return the plan; without a cluster, of the files and directories alone."""
     servers = _SERVERS
     if cluster is not None:
-        servers = ",".join(broker.address for _, broker in sorted(cluster.brokers.items()))
+        # a cluster may name any text as a host
+        servers = quote(",".join(broker.address for _, broker in sorted(cluster.brokers.items())))
     login = "" if command_config is None else f" --command-config {quote(command_config)}"
     health = f"ottla cluster health --bootstrap-server {servers}{login}"
     active = None if cluster is None else cluster.health.active_controller
@@ -345,7 +346,8 @@ def _of_software(cluster: ClusterFacts) -> Iterator[MigrationFinding]:
             yield _obstacle(
                 f"{name}={level}",
                 meaning,
-                f"`ottla features downgrade --feature {name}=LEVEL`, if the cluster allows it",
+                f"`ottla features downgrade --feature {quote(f'{name}=LEVEL')}`, if the cluster "
+                "allows it",
             )
     levels = [broker.metadata_version for broker in cluster.brokers.values()]
     ours = SUPPORTED_FEATURES[METADATA_VERSION].high
