@@ -146,6 +146,26 @@ def test_a_damaged_object_is_not_restored(disk: SimulatedDisk) -> None:
     assert find(at(disk, "made")) == []
 
 
+def test_what_another_attempt_fetched_is_not_restored(disk: SimulatedDisk) -> None:
+    """An interrupted restore of a partition leaves files, and the next one is of another."""
+    source = at(disk, "source")
+    source.remove_tree(METADATA_LOG)
+    source.make("a-1")
+    for name in source.list("a-0"):
+        source.write_file_atomically(f"a-1/{name}", source.read_file(f"a-0/{name}"))
+    lines = source.read_file(HIGH_WATERMARK_CHECKPOINT).decode().splitlines()[2:]
+    offsets = [*lines, *(f"a 1 {line[4:]}" for line in lines if line.startswith("a 0 "))]
+    text = "\n".join(("0", str(len(offsets)), *offsets, ""))
+    source.write_file_atomically(HIGH_WATERMARK_CHECKPOINT, text.encode())
+    back_up(disk)
+    disk.fail(lambda call: call.kind == "sync" and call.path.endswith("a-0/partition.metadata"))
+    with pytest.raises(OSError, match="EIO"):
+        bring_back(disk, partitions=frozenset({TopicPartition("a", 0)}))
+    bring_back(disk, partitions=frozenset({TopicPartition("a", 1)}))
+    assert "a-1" in disk.list("made")
+    assert "a-0" not in disk.list("made")
+
+
 def test_a_cut_object_is_stored_again(disk: SimulatedDisk) -> None:
     """The next backup does not count on an object of another length."""
     back_up(disk)

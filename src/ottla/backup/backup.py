@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import closing, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.backup.manifest import (
@@ -23,13 +24,13 @@ from ottla.backup.manifest import (
     claim,
     encode_manifest,
     read_backups,
-    read_manifest,
+    read_listed_manifest,
 )
 from ottla.backup.store import BLOCK_BYTES
 from ottla.errors import CorruptMessage, LocalDiskError
 from ottla.raft.snapshot import parse_snapshot_name, snapshot_name
 from ottla.storage.batches import walk_file
-from ottla.storage.directories.checkpoints import decode_offsets, encode_offsets
+from ottla.storage.directories.checkpoints import encode_offsets, read_offsets
 from ottla.storage.directories.log_dir import decode_meta_properties
 from ottla.storage.directories.partition_dir_names import partition_of
 from ottla.storage.directory import join
@@ -101,18 +102,20 @@ class Backup:
                 "stop the node"
             )
         claim(store, meta.cluster_id, meta.node_id)
-        if read_backups(store):
+        for backup_id in read_backups(store)[-1:]:
             with suppress(CorruptMessage):
-                self._known = {file.path: file for file in read_manifest(store).files}
+                manifest = read_listed_manifest(store, backup_id)
+                self._known = {file.path: file for file in manifest.files}
         self._objects = store.sizes(OBJECTS)
-        offsets = self._offsets(HIGH_WATERMARK_CHECKPOINT)
-        log_starts = self._offsets(LOG_START_CHECKPOINT)
-        cleaned = self._offsets(CLEANER_CHECKPOINT)
+        offsets = read_offsets(directory, HIGH_WATERMARK_CHECKPOINT)
+        log_starts = read_offsets(directory, LOG_START_CHECKPOINT)
+        cleaned = read_offsets(directory, CLEANER_CHECKPOINT)
         taken: dict[TopicPartition, int] = {}
         for partition, offset in offsets.items():
-            if self._take_partition(str(partition), offset):
+            name = str(partition)
+            if self._retried(name, partial(self._take_log, name, offset)):
                 taken[partition] = offset
-            on_partition(str(partition), len(offsets))
+            on_partition(name, len(offsets))
         if directory.is_directory(METADATA_LOG):
             self._retried(METADATA_LOG, self._take_metadata)
         for name in (META_PROPERTIES, BOOTSTRAP_CHECKPOINT):
@@ -130,15 +133,6 @@ class Backup:
         store.put(manifest.path, (encode_manifest(manifest),))
         total = sum(file.size for file in self._files)
         return BackupResult(self._backup_id, len(taken), total, self._stored_bytes)
-
-    def _offsets(self, name: str) -> dict[TopicPartition, int]:
-        if not self._directory.exists(name):
-            return {}
-        return decode_offsets(self._directory.read_file(name))
-
-    def _take_partition(self, name: str, end_offset: int) -> bool:
-        """Store a partition's files up to an offset; False when it was deleted meanwhile."""
-        return self._retried(name, lambda: self._take_log(name, end_offset))
 
     def _retried(self, name: str, take: Callable[[], None]) -> bool:
         """Take a directory whose files do not change meanwhile; False when it is gone."""
@@ -167,6 +161,7 @@ class Backup:
         return []
 
     def _take_log(self, name: str, end_offset: int) -> None:
+        """Store a partition's files up to an offset."""
         directory = self._directory
         bases = [base for base in base_offsets(directory, name) if base < end_offset]
         for number, base_offset in enumerate(bases):

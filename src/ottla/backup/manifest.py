@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ottla.errors import CorruptMessage, LocalDiskError
 from ottla.storage.directories.partition_dir_names import partition_of
 from ottla.storage.layout import METADATA_LOG, Folder, file_names
-from ottla.types import TopicPartition
+from ottla.types import TopicPartition, is_topic_name
 
 if TYPE_CHECKING:
     from ottla.backup.store import BackupStore
@@ -25,7 +25,6 @@ FORMAT: Final = 1
 MARKER: Final = "ottla-backup.json"
 MANIFESTS: Final = "backups"
 OBJECTS: Final = "objects"
-_TOPIC: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
 _ID: Final = re.compile(r"0[0-9]{14}")
 """Milliseconds before the year 5138: every one is a date."""
@@ -59,8 +58,8 @@ class StoredFile(NamedTuple):
     @property
     def partition(self) -> TopicPartition | None:
         """The partition that it belongs to; None for files of the node."""
-        folder = self.path.rpartition("/")[0]
-        return None if folder in {"", METADATA_LOG} else partition_of(folder)
+        parent = self.path.rpartition("/")[0]
+        return None if parent in {"", METADATA_LOG} else partition_of(parent)
 
 
 class Manifest(NamedTuple):
@@ -139,11 +138,11 @@ def _check(manifest: Manifest) -> None:
         raise CorruptMessage(f"{manifest.backup_id[:40]!r} is no id of a backup")
     seen = set()
     for file in manifest.files:
-        folder, _, name = file.path.rpartition("/")
-        partition = partition_of(folder)
-        is_partition = partition is not None and _TOPIC.fullmatch(partition.topic) is not None
-        pattern = _FILES.get(folder, _PARTITION_FILE if is_partition else None)
-        if pattern is None or not pattern.fullmatch(name) or "/" in folder or file.path in seen:
+        parent, _, name = file.path.rpartition("/")
+        partition = partition_of(parent)
+        is_partition = partition is not None and is_topic_name(partition.topic)
+        pattern = _FILES.get(parent, _PARTITION_FILE if is_partition else None)
+        if pattern is None or not pattern.fullmatch(name) or "/" in parent or file.path in seen:
             raise CorruptMessage(f"the manifest names {file.path[:200]!r}, no file of a node")
         if not _HASH.fullmatch(file.sha256) or file.size < 0:
             raise CorruptMessage(f"the manifest has no valid checksum of {file.path}")
@@ -166,10 +165,14 @@ def read_manifest(store: BackupStore, backup_id: str = "") -> Manifest:
     if not known or (backup_id and backup_id not in known):
         what = f"no backup {backup_id}" if backup_id else "no complete backup"
         raise LocalDiskError(f"there is {what} here; known: {', '.join(known) or 'none'}")
-    name = backup_id or known[-1]
-    manifest = decode_manifest(_read(store, f"{MANIFESTS}/{name}.json", _MAX_BYTES))
-    if manifest.backup_id != name:
-        raise CorruptMessage(f"the manifest of backup {name} is that of {manifest.backup_id}")
+    return read_listed_manifest(store, backup_id or known[-1])
+
+
+def read_listed_manifest(store: BackupStore, backup_id: str) -> Manifest:
+    """Return the manifest of a backup that `read_backups` has listed."""
+    manifest = decode_manifest(_read(store, f"{MANIFESTS}/{backup_id}.json", _MAX_BYTES))
+    if manifest.backup_id != backup_id:
+        raise CorruptMessage(f"the manifest of backup {backup_id} is that of {manifest.backup_id}")
     return manifest
 
 

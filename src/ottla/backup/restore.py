@@ -18,6 +18,7 @@ from ottla.backup.manifest import read_manifest
 from ottla.backup.store import BLOCK_BYTES
 from ottla.branches.branch import UNFINISHED_PREFIX, BranchRequest, BranchResult, DirectoryBranch
 from ottla.errors import CorruptMessage, LocalDiskError
+from ottla.storage.directories.partition_dir_names import partition_of
 from ottla.storage.directory import join
 
 if TYPE_CHECKING:
@@ -67,8 +68,8 @@ def restore(
     if directory.exists(request.target):
         raise LocalDiskError(f"{request.target} exists: restore into a new directory")
     manifest = read_manifest(store, request.backup_id)
-    parent, _, name = request.target.rpartition("/")
-    fetched = join(parent, f"{UNFINISHED_PREFIX}restore-{manifest.backup_id}-{name}")
+    parent, _, target = request.target.rpartition("/")
+    fetched = join(parent, f"{UNFINISHED_PREFIX}restore-{manifest.backup_id}-{target}")
     directory.make(fetched)
     files = _files(manifest, request)
     size = 0
@@ -77,6 +78,10 @@ def restore(
         on_file(file, len(files))
     for partition in {file.partition for file in files} - {None}:
         directory.sync(join(fetched, str(partition)))
+    needed = {file.path.partition("/")[0] for file in files}
+    for name in sorted(set(directory.list(fetched)) - needed):
+        if partition_of(name) is not None:  # of an interrupted attempt with other partitions
+            directory.remove_tree(join(fetched, name))
     directory.sync(fetched)
     branch = DirectoryBranch(
         directory,

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla.backup.backup import Backup
-from ottla.backup.manifest import read_backups, read_manifest
+from ottla.backup.manifest import read_backups, read_listed_manifest
 from ottla.backup.restore import RestoreRequest, restore
 from ottla.backup.store import DirectoryStore, ObjectBackupStore
 from ottla.branches.fork_point import ALWAYS_MS, ForkPoint
 from ottla.cli.options.flags import json_option, print_json, wants_json
 from ottla.cli.options.moments import parse_moment, parse_offsets
 from ottla.cli.output.progress import ProgressBar
-from ottla.errors import OttlaError
+from ottla.errors import CorruptMessage, OttlaError
 from ottla.server.system.files import RealDirectory
 from ottla.storage.layout import META_PROPERTIES
 from ottla.storage.log.partition_log import parse_partition_name
@@ -114,11 +114,15 @@ def backup(arguments: tuple[str, ...], *, lists: bool, options: tuple[str, ...])
 
 
 def _list(store: BackupStore) -> None:
-    backups = []
+    """Print the backups; ends with 1 when the manifest of one is damaged."""
+    backups, problems = list[dict[str, object]](), list[str]()
     for backup_id in read_backups(store):
-        manifest = read_manifest(store, backup_id)
         made = datetime.fromtimestamp(int(backup_id) / 1000, UTC).isoformat(timespec="seconds")
-        size = sum(file.size for file in manifest.files)
+        try:
+            manifest = read_listed_manifest(store, backup_id)
+        except CorruptMessage as error:  # the others may be whole
+            problems.append(f"{backup_id}  {made}  damaged: {error}")
+            continue
         backups.append(
             {
                 "backup_id": backup_id,
@@ -126,17 +130,19 @@ def _list(store: BackupStore) -> None:
                 "cluster_id": manifest.cluster_id,
                 "node_id": manifest.node_id,
                 "partitions": len(manifest.offsets),
-                "bytes": size,
+                "bytes": sum(file.size for file in manifest.files),
             }
         )
     if wants_json():
         print_json(backups)
-        return
-    for one in backups:
-        click.echo(
-            f"{one['backup_id']}  {one['made']}  node {one['node_id']}  "
-            f"{one['partitions']} partitions  {one['bytes']} bytes"
-        )
+    else:
+        for one in backups:
+            click.echo(
+                f"{one['backup_id']}  {one['made']}  node {one['node_id']}  "
+                f"{one['partitions']} partitions  {one['bytes']} bytes"
+            )
+    if problems:
+        raise click.ClickException("\n".join(problems))
 
 
 @click.command("restore", epilog=RESTORE_EXAMPLES)
