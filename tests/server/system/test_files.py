@@ -263,3 +263,24 @@ def test_a_file_with_two_names_is_not_changed_in_place(tmp_path: Path) -> None:
     assert len(others) == 6
     assert {directory.read_file(name) for name in others} == {b"content"}
     assert not [name for name in directory.list() if name.endswith(".tmp")]
+
+
+def test_a_failed_sync_of_the_name_of_a_copy(
+    directory: RealDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file of the other names stays as it is, also for what is written later."""
+    directory.write_file_atomically("a", b"shared")
+    directory.link("a", "b")
+    file, sync = directory.open("a"), os.fsync
+
+    def fail(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EIO, "no sync of directories")
+        sync(descriptor)
+
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(OSError, match="no sync of directories"):
+        file.append((b"1",))
+    file.append((b"2",))
+    assert directory.read_file("b") == b"shared"
+    assert directory.read_file("a") == b"shared2"

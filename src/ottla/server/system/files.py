@@ -83,11 +83,13 @@ class RealFile:
 
         The descriptor then is the copy's, also for workers that have pinned it.
         """
-        descriptor = self._descriptor
+        descriptor, path = self._descriptor, self._prefix + self._path
         if os.fstat(descriptor).st_nlink > 1:
-            copied = _copy_shared(descriptor, self._prefix + self._path)
+            copied = _copy_shared(descriptor, path)
             os.dup2(copied, descriptor, inheritable=False)
             os.close(copied)
+            # last: when it fails, the next append must not go to the file of the other names
+            _sync_parent(path)
         self._is_owned = True
 
     def append(self, buffers: Sequence[Buffer]) -> int:
@@ -230,9 +232,10 @@ class RealFile:
 
 
 def _copy_shared(descriptor: int, path: str) -> int:
-    """Put a durable copy of an open file under its name; return the copy's descriptor.
+    """Put a copy of an open file under its name; return the copy's descriptor.
 
-    The other names keep the old content. A crash leaves the old file or the copy.
+    The other names keep the old content. A crash leaves the old file or the whole copy; which is
+    certain once the parent is synced.
     """
     state = os.fstat(descriptor)
     temporary = path + TEMPORARY_SUFFIX
@@ -246,7 +249,6 @@ def _copy_shared(descriptor: int, path: str) -> int:
         os.fsync(copied)
         os.utime(copied, ns=(state.st_atime_ns, state.st_mtime_ns))
         os.replace(temporary, path)
-        _sync_parent(path)
     except BaseException:
         os.close(copied)
         with suppress(FileNotFoundError):
@@ -396,6 +398,7 @@ class RealDirectory:
             if os.fstat(descriptor).st_nlink > 1:
                 shared, descriptor = descriptor, _copy_shared(descriptor, full)
                 os.close(shared)
+                _sync_parent(full)
             _write_whole(descriptor, position, data, path)
         finally:
             os.close(descriptor)
