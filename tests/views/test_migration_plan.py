@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
 from typing import Any
 
 import pytest
@@ -77,6 +79,19 @@ def test_login_and_paths_are_quoted() -> None:
     plan = make_plan(CLUSTER, [NodeFacts("/a b/s", 2, BOTH)], "/a b/login")
     assert plan.before.endswith("--command-config '/a b/login'")
     assert "'/a b/s'" in plan.steps[0].start
+
+
+def test_a_path_with_characters_of_patterns() -> None:
+    """The wait for the end of Kafka finds the process by its file, whatever that is called."""
+    file = "/srv/c++ (1)/a.b*?|$[1]{2}/s.properties"
+    stop = make_plan(CLUSTER, [NodeFacts(file, 2, BOTH)]).steps[0].stop
+    pattern = shlex.split(stop)[shlex.split(stop).index("-f") + 1]
+    for line, is_found in (
+        (f"java kafka.Kafka {file}", True),
+        ("java kafka.Kafka /srv/ccc", False),
+    ):
+        grep = subprocess.run(["grep", "-cE", pattern], input=line.encode(), check=False)
+        assert (grep.returncode == 0) is is_found
 
 
 def test_answers_of_a_cluster_are_quoted() -> None:

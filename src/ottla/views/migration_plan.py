@@ -5,6 +5,7 @@ Pure: decides from `views.migration` facts alone. Kafka: none.
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
@@ -131,7 +132,7 @@ def make_plan(
 
 def _pattern(file: str) -> str:
     """Return the pattern of the command line of the Kafka node with this file, quoted."""
-    return quote("kafka[.]Kafka .*" + file.replace(".", "[.]"))
+    return quote("kafka[.]Kafka .*" + re.sub(r"[.*+?()|$[{]", r"[\g<0>]", file))
 
 
 def _names(names: Sequence[str]) -> str:
