@@ -47,11 +47,11 @@ class MetricWindow(SampledStat):
 
     def highest(self, now_ms: int) -> float:
         """Return the largest value, NaN without values."""
-        return max((window.highest for window in self.recorded(now_ms)), default=NOT_A_NUMBER)
+        return max((sample.highest for sample in self.recorded(now_ms)), default=NOT_A_NUMBER)
 
     def lowest(self, now_ms: int) -> float:
         """Return the smallest value, NaN without values."""
-        return min((window.lowest for window in self.recorded(now_ms)), default=NOT_A_NUMBER)
+        return min((sample.lowest for sample in self.recorded(now_ms)), default=NOT_A_NUMBER)
 
     def sum_of_all(self, _now_ms: int) -> float:
         """Return the sum since the client's start."""

@@ -93,8 +93,8 @@ class AsyncTable:
 
     async def start(self) -> Self:
         """Read the topic to its end, and follow it from then on."""
-        numbers = await self._consumer.partitions_for(self.topic, timeout=self._timeout)
-        self._partitions = [TopicPartition(self.topic, number.partition) for number in numbers]
+        partitions = await self._consumer.partitions_for(self.topic, timeout=self._timeout)
+        self._partitions = [TopicPartition(self.topic, known.partition) for known in partitions]
         self._consumer.assign(self._partitions)
         self._consumer.seek_to_beginning(*self._partitions)
         self._following = asyncio.get_running_loop().create_task(self._follow())

@@ -157,7 +157,7 @@ class AcquiredPartitionRecords:
 
     def _delivery_count(self, offset: int) -> int:
         """Return the delivery count of an offset, 0 if it was not acquired."""
-        index = bisect_right(self._ranges, offset, key=lambda records: records.first_offset) - 1
+        index = bisect_right(self._ranges, offset, key=lambda range_: range_.first_offset) - 1
         if index < 0 or offset > self._ranges[index].last_offset:
             return 0
         return self._ranges[index].delivery_count

@@ -93,7 +93,7 @@ class CoordinatorRuntime(Generic[S]):
             for partition in self._partitions.values()
             if partition.state is ShardState.ACTIVE
         )
-        return [coordinator.shard for coordinator in active]
+        return [partition.shard for partition in active]
 
     def write(
         self,

@@ -82,9 +82,7 @@ def combine_batches(
     known: Iterable[StateBatch], added: Iterable[StateBatch], start_offset: int
 ) -> tuple[StateBatch, ...]:
     """Return all batches in order and without overlaps, none below start_offset."""
-    remaining = sorted(
-        {batch for known_batch in (*known, *added) for batch in _from(known_batch, start_offset)}
-    )
+    remaining = sorted({part for batch in (*known, *added) for part in _from(batch, start_offset)})
     combined: list[StateBatch] = []
     while remaining:
         batch = remaining.pop(0)

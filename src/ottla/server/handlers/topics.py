@@ -374,7 +374,7 @@ class DeletionWaits:
         """Answer REQUEST_TIMED_OUT, with the current low watermark, for late followers."""
         waiting, self._open = self._open, {}
         self.is_over = True
-        for topic in waiting.values():
-            topic.result.error_code = int(ErrorCode.REQUEST_TIMED_OUT)
-            topic.leading.deletions.forget_expired()
+        for awaited in waiting.values():
+            awaited.result.error_code = int(ErrorCode.REQUEST_TIMED_OUT)
+            awaited.leading.deletions.forget_expired()
         self.answer.complete(self._response)

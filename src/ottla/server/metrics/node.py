@@ -228,8 +228,8 @@ def cleaner_series(cleaning: LogCleaner, directories: Sequence[LogDirectory]) ->
     yield Series(_SINCE, _ONE, (since_ms,))
     labels = tuple(label_text(logDirectory=directory.path) for directory in directories)
     sizes = [cleaner.uncleanable_in(directory) for directory in directories]
-    yield Series(_UNCLEANABLE, labels, [len(size) for size in sizes])
-    yield Series(_UNCLEANABLE_BYTES, labels, [sum(size) for size in sizes])
+    yield Series(_UNCLEANABLE, labels, [len(logs) for logs in sizes])
+    yield Series(_UNCLEANABLE_BYTES, labels, [sum(logs) for logs in sizes])
 
 
 _LABELS: Final = (
@@ -530,7 +530,7 @@ class NodeMetrics:
             counts = broker.remote_counts
             topics = ("", *(label_text(topic=topic) for topic in counts))
             for family, read in _REMOTE_COUNTS:
-                by_topic = [read(one) for one in counts.values()]
+                by_topic = [read(count) for count in counts.values()]
                 yield Series(family, topics, [sum(by_topic), *by_topic])
         names = tuple(label_text(delayedOperation=name) for name in waiting)
         yield Series(
@@ -568,10 +568,10 @@ class NodeMetrics:
         yield Series(_PRODUCERS, _ONE, (producers.count,))
         yield Series(_PRODUCERS_REFUSED, _ONE, (producers.refused_count,))
         kept = self._broker.ledger.kept()
-        holders = tuple(label_text(holder=holder.name) for holder in kept)
-        yield Series(_KEPT_ENTRIES, holders, [holder.entries for holder in kept])
-        yield Series(_KEPT, holders, [holder.used_bytes for holder in kept])
-        yield Series(_KEPT_BOUND, holders, [holder.bound_bytes for holder in kept])
+        holders = tuple(label_text(holder=ledger.name) for ledger in kept)
+        yield Series(_KEPT_ENTRIES, holders, [ledger.entries for ledger in kept])
+        yield Series(_KEPT, holders, [ledger.used_bytes for ledger in kept])
+        yield Series(_KEPT_BOUND, holders, [ledger.bound_bytes for ledger in kept])
 
     def gather(
         self, done: Callable[[list[Series]], None], failed: Callable[[Exception], None]

@@ -137,12 +137,12 @@ def node_settings(
     config, found = _parse(resolved.values)
     found = [*resolved.problems, *found]
     unknown = _with_origins(map(_with_advice, config.unknown_settings), given)
-    misspelt = [key for key in unknown if key.name in overrides]
+    misspelt = [problem for problem in unknown if problem.name in overrides]
     found += _zookeeper_problems(given)
     problems = [*environment.problems, *_with_origins(found, given), *misspelt]
     if problems:
         raise ConfigErrors(problems)
-    warnings += [key.message for key in unknown]
+    warnings += [problem.message for problem in unknown]
     replicas = config.offsets_topic_replication_factor
     if replicas > 1 and _names_no_other_node(config):
         warnings.append(

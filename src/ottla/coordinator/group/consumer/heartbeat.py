@@ -175,9 +175,7 @@ def _is_settled(group: ConsumerGroup, member: ConsumerMember) -> bool:
 def _owned(request: ConsumerGroupHeartbeatRequest) -> TopicPartitionsById | None:
     if request.topic_partitions is None:
         return None
-    return {
-        partition.topic_id: tuple(partition.partitions) for partition in request.topic_partitions
-    }
+    return {topic.topic_id: tuple(topic.partitions) for topic in request.topic_partitions}
 
 
 def _find_member(

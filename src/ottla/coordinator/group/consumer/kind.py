@@ -189,10 +189,7 @@ class ConsumerGroups(
 
     def read_target(self, value: Any) -> TopicPartitions:
         """Return a target by its record."""
-        return {
-            partition.topic_id: tuple(sorted(partition.partitions))
-            for partition in value.topic_partitions
-        }
+        return {topic.topic_id: tuple(sorted(topic.partitions)) for topic in value.topic_partitions}
 
     def read_assignment(self, value: Any) -> dict[str, Any]:
         """Return the fields of a member by the record of its assignment."""
@@ -403,12 +400,10 @@ class ConsumerGroups(
         self.fence_after(MemberTimer.SYNC, group_id, member_id, timeout_ms, reason)
 
 
-def _epochs(partitions: list[schemas.TopicPartitions], member_epoch: int) -> EpochsByPartition:
+def _epochs(topics: list[schemas.TopicPartitions], member_epoch: int) -> EpochsByPartition:
     return {
-        partition.topic_id: with_epochs(
-            partition.partitions, partition.assignment_epochs, member_epoch
-        )
-        for partition in partitions
+        topic.topic_id: with_epochs(topic.partitions, topic.assignment_epochs, member_epoch)
+        for topic in topics
     }
 
 

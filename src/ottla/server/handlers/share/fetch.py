@@ -232,13 +232,13 @@ def _fetch_response(
     topics: dict[Uuid, list[PartitionData]] = {}
     leaders: set[int] = set()
     is_first = request.share_session_epoch == INITIAL_EPOCH
-    named = [one for one in fetched if is_first or _is_named(session, one, fetched[one])]
-    for fromkey in dict.fromkeys((*named, *acknowledged)):
-        result = fetched.get(fromkey) or FetchedRecords()
-        acknowledge_error = acknowledged.get(fromkey)
+    named = [key for key in fetched if is_first or _is_named(session, key, fetched[key])]
+    for key in dict.fromkeys((*named, *acknowledged)):
+        result = fetched.get(key) or FetchedRecords()
+        acknowledge_error = acknowledged.get(key)
         error = result.error
         data = PartitionData(
-            partition_index=fromkey.partition,
+            partition_index=key.partition,
             error_code=0 if error is None else int(error.code),
             error_message=None
             if error is None or error.code in _LED_ELSEWHERE
@@ -256,11 +256,11 @@ def _fetch_response(
                 for acquired in result.acquired
             ],
         )
-        leader = _leader(ctx, fromkey, result.error)
+        leader = _leader(ctx, key, result.error)
         if leader is not None:
             data.current_leader.leader_id, data.current_leader.leader_epoch = leader
             leaders.add(leader[0])
-        topics.setdefault(fromkey.topic_id, []).append(data)
+        topics.setdefault(key.topic_id, []).append(data)
     return ShareFetchResponse(
         acquisition_lock_timeout_ms=ctx.broker.share.settings(
             session.key.group_id
