@@ -56,6 +56,17 @@ def test_tasks(data: Path) -> None:
     assert rows(data, asOf=str(TIME + 9)) == (2, 20)
 
 
+def test_a_worker_with_an_older_copy(data: Path) -> None:
+    """Rows that the driver has planned are not left out in silence."""
+    reader = TableReader({"path": str(data), "topic": "orders"}, ["offset"])
+    first, second = reader.partitions()
+    offsets = encode_offsets({TopicPartition("orders", 0): 90, TopicPartition("orders", 1): 100})
+    (data / "replication-offset-checkpoint").write_bytes(offsets)
+    assert sum(batch.num_rows for batch in reader.read(second)) == 100
+    with pytest.raises(KafkaError, match="orders-0 ends at offset 90 in the worker's directories"):
+        list(reader.read(first))
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [

@@ -380,6 +380,20 @@ def test_the_command(lake: Lake) -> None:
             ["compact", "orders", *where[:2], "--catalog", "nosuch://me:canary@host/lake"],
             "catalog nosuch://me:***@host/lake: ",
         ),
+        (
+            ["compact", "orders", *where[:2], "--catalog", "nosuch://me:canary@[host/lake"],
+            "catalog nosuch://me:***@[host/lake: ",
+        ),
+        (
+            [
+                "compact",
+                "orders",
+                *where[:2],
+                "--catalog",
+                "nosuch://host/lake?password=canary&a=1",
+            ],
+            "catalog nosuch://host/lake?password=***&a=1: ",
+        ),
     ):
         failed = run(*arguments)
         assert failed.exit_code == 1

@@ -163,6 +163,24 @@ def test_errors_are_one_line(data: Path, arguments: list[str], text: str) -> Non
     assert len(result.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("condition", "offsets"),
+    [
+        ('"offset" < 5', "4"),
+        ('"offset" < 4', ""),
+        ('"offset" >= 5', "5"),
+        ('"offset" = 3', ""),
+        ("timestamp < '2026-01-01 00:04'", ""),
+        ("timestamp >= '2026-01-01 00:05'", "5"),
+    ],
+)
+def test_conditions_choose_among_the_newest(data: Path, condition: str, offsets: str) -> None:
+    """A row that is not the newest of its key is none of the table."""
+    statement = f'select "offset" from orders where {condition}'
+    result = run(statement, data, "--latest-per-key", "--format", "csv")
+    assert result.stdout.split() == ["offset", *offsets.split()]
+
+
 def test_a_file_that_cannot_be_opened(data: Path) -> None:
     """The error of the system is one line, too."""
     log = data / "orders-0" / f"{0:020d}.log"

@@ -6,11 +6,13 @@ import os
 import struct
 from contextlib import suppress
 from random import Random
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ottla import tables
+from ottla.clients.range_fetcher import OffsetRange
 from ottla.errors import CorruptMessage, KafkaError
 from ottla.records.builder import encode_batch
 from ottla.records.compression import Compression
@@ -354,9 +356,56 @@ def test_the_end_of_other_partitions_is_not_computed(
     assert list(found.bounds) == computed == [1]
 
 
+def test_times_before_1970(where: dict[str, Any]) -> None:
+    """Kafka's requests have other meanings of -1 and -2."""
+    for time in (-1, -2, -3, -86_400_000):
+        assert tables.scan("orders", start_time=time, **where).to_arrow().num_rows == ROWS + 1
+        assert tables.scan("orders", as_of=time, **where).to_arrow().num_rows == 0
+
+
 def test_no_partitions(where: dict[str, Any]) -> None:
     """They have no rows."""
     assert tables.scan("orders", partitions=[], **where).to_arrow().num_rows == 0
+
+
+class Tier:
+    """One remote segment, of which the test has the bytes."""
+
+    def __init__(self, data: bytes, last_offset: int, path: Path) -> None:
+        path.write_bytes(data)
+        self.path = path
+        self.segments = [
+            SimpleNamespace(start_offset=0, end_offset=last_offset, max_timestamp_ms=TIME)
+        ]
+
+    def open(self, _segment: object) -> read_only.ReadOnlyFile:
+        """Return its batches."""
+        return read_only.ReadOnlyFile(str(self.path))
+
+
+def test_a_segment_that_moves_to_the_tier_meanwhile(tmp_path: Path) -> None:
+    """The scan knows the remote segments of its beginning: no row is left out in silence."""
+    root = write_log(tmp_path / "data", {2: batch(2), 4: batch(4)}, 6)
+    part = TopicPartition("t", 0)
+    files = partition_files.PartitionFiles(
+        read_only.ReadOnlyDirectory(root),
+        part,
+        log_start_offset=0,
+        high_watermark=6,
+        tier=Tier(batch(0), 1, tmp_path / "remote"),  # type: ignore[arg-type]
+    )
+    rule = partition_files.SkipRule()
+    for is_moved in (False, True):
+        if is_moved:
+            (root / "t-0" / f"{2:020d}.log").unlink()
+        reader = partition_files.FileReader(
+            files, OffsetRange(part, 0, 6), read_committed=False, skip_rule=rule
+        )
+        if is_moved:
+            with pytest.raises(KafkaError, match="t-0: offsets 2 to 3 have left the disk since"):
+                list(reader.chunks())
+        else:
+            assert len(list(reader.chunks())) == 3
 
 
 def test_a_pipe_and_a_link_are_no_segments(tmp_path: Path) -> None:

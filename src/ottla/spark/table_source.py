@@ -129,11 +129,17 @@ class TableReader(DataSourceReader):
             return
         with short_errors():
             chosen = partition.offset_range
-            yield from self._scan(
-                partitions=[chosen.partition.partition],
-                start_offset=chosen.start,
-                end_offset=chosen.until,
+            number = chosen.partition.partition
+            found = self._scan(
+                partitions=[number], start_offset=chosen.start, end_offset=chosen.until
             )
+            if found.bounds[number].end < chosen.until:
+                raise KafkaError(
+                    ErrorCode.OFFSET_OUT_OF_RANGE,
+                    f"{chosen.partition} ends at offset {found.bounds[number].end} in the worker's "
+                    f"directories, and at {chosen.until} or later in the driver's",
+                )
+            yield from found
 
     def _scan(self, **limits: Any) -> Scan:
         from ottla.tables import scan

@@ -3,7 +3,7 @@
 The offsets after the last record stand in the summary of the snapshot that added it, so data and
 offsets are committed together. Each attempt reads them again from the ancestors of the current
 snapshot. pyiceberg repeats a conflicting append by itself, which would add what another sync has
-added, so it is told not to: the attempt is made again here.
+added, so its retries are off: the attempt is made again here.
 
 Kafka: none; org.apache.iceberg.connect commits its offsets to a control topic.
 """

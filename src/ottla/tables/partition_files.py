@@ -317,7 +317,8 @@ class FileReader:
                 return
             is_last = number + 1 == len(bases)
             end = until if is_last else min(bases[number + 1], until)
-            self.advance(bases[number])  # retention deleted what was before
+            if self.position < bases[number]:
+                self._skip_deleted(bases[number])
             if is_last or not self._is_too_old(bases[number]):
                 try:
                     file = self.files.open(bases[number])
@@ -329,6 +330,16 @@ class FileReader:
                         reason = f"the log ends before offset {end}"
                         raise self._damaged(bases[number], file.size(), reason)
             self.advance(end)
+
+    def _skip_deleted(self, first_local: int) -> None:
+        """Skip offsets that retention deleted; KafkaError if they may be in remote storage."""
+        if self.files.tier is not None:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.files.partition}: offsets {self.position} to {first_local - 1} have left "
+                "the disk since the scan was made: make it again to read them from remote storage",
+            )
+        self.advance(first_local)
 
     def _remote_chunks(self, segment: RemoteSegment, first_local: int) -> Iterator[Chunk]:
         end = min(segment.end_offset + 1, first_local, self.offset_range.until)

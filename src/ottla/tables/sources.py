@@ -314,6 +314,8 @@ class ClusterSource:
 
     def offset_at(self, partition: int, timestamp_ms: int, bounds: Bounds) -> int:
         """Return the first offset of a record as new as a time; the end without one."""
+        if timestamp_ms < 0:  # in a request -1 means the end, -2 the start, and so on
+            return bounds.start
         part = TopicPartition(self.topic, partition)
         with self._open() as cluster:
             found = cluster.offsets({part: timestamp_ms})[part]

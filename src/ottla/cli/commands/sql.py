@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 TABLE_ROWS: Final = 1000
 """Shown as a table, whose widths need all of them; CSV and JSON have no limit."""
 
+_NOT_OF_NEWEST: Final = ("end_offset", "start_time", "end_time")
+"""Limits of a statement that would make older rows of a key the newest ones."""
 EXAMPLES = """
 \b
 Examples:
@@ -96,10 +98,14 @@ def sql(statement: str, **options: Any) -> None:
             "flatten": True,
         }
         scan = import_module("ottla.tables.table_scan").scan
+
+        def open_scan(topic: str, reads: dict[str, Any]) -> Any:
+            if options["latest_per_key"]:
+                reads = {name: one for name, one in reads.items() if name not in _NOT_OF_NEWEST}
+            return scan(topic, **{**arguments, **reads})
+
         try:
-            names, rows = tables.execute(
-                statement, lambda topic, more: scan(topic, **{**arguments, **more})
-            )
+            names, rows = tables.execute(statement, open_scan)
             _print(names, rows, options["output"])
         except KafkaError as error:
             hint = ""

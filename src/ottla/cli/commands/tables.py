@@ -5,10 +5,10 @@ Kafka: none; Connect's sink for Iceberg does the same.
 
 from __future__ import annotations
 
+import re
 import time
 from importlib import import_module
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import click
 
@@ -33,6 +33,10 @@ Needs pip install '.[tables,iceberg]' in Ottla's source tree.
 """
 FOLLOW_S: Final = 10.0
 """Between looks for new records: each commit makes files."""
+_SECRET: Final = re.compile(
+    r"(://[^:@/\s]*:)\S*(?=@)|([?&]\w*(?:password|secret|token)\w*=)[^&\s]*", re.IGNORECASE
+)
+"""In a catalog's URI, also in an invalid one: a user's password, and those among its parameters."""
 
 
 @click.group("tables", epilog=EXAMPLES)
@@ -142,5 +146,4 @@ def _catalog(options: dict[str, Any]) -> Any:
     except Exception as error:  # noqa: BLE001 - of any catalog's library
         text, *_ = str(error).splitlines() or [type(error).__name__]
         line = f"catalog {options['catalog']}: {text}"
-        password = urlsplit(options["catalog"]).password
-        raise ToolError(line.replace(password, "***") if password else line) from None
+        raise ToolError(_SECRET.sub(r"\1\2***", line)) from None
