@@ -114,6 +114,8 @@ class TieredCluster(SimulatedCluster):
         if manager is None:
             return False
         replica = self.leading(partition)
+        if not manager._topic.is_ready((replica.topic_id, partition)):
+            return False
         table = manager.table((replica.topic_id, partition)).segments()
         ends = [segment.end_offset + 1 for segment in table]
         starts = [segment.start_offset for segment in table]

@@ -6,6 +6,8 @@ from collections import deque
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, KafkaError
 from ottla.purgatory.loop import Loop
@@ -19,7 +21,6 @@ from tests.storage.remote.test_records import SEGMENT
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import pytest
 
 WAIT_MS = 1000
 
@@ -93,6 +94,28 @@ def test_the_file_is_pinned_in_the_worker(monkeypatch: pytest.MonkeyPatch) -> No
     assert broker.events == ["pin", "read", "unpin"]
     assert broker.topic.table((SEGMENT.topic_id, 0)).segments() == [SEGMENT]
     assert broker.topic.table((SEGMENT.topic_id, 1)).segments() == []
+
+
+def test_a_table_that_is_not_read_whole_decides_nothing() -> None:
+    """At the start, and while records are read again that an unclean election has replaced."""
+    broker, key = Broker(), (SEGMENT.topic_id, 0)
+    with pytest.raises(KafkaError, match="is not read yet"):
+        broker.topic.table(key)
+    broker.topic.write(SEGMENT)
+    broker.run()
+    broker.log.update_high_watermark(1)
+    broker.topic.refresh([])
+    broker.run()
+    assert broker.topic.table(key).segments() == [SEGMENT]
+    broker.log = new_log()
+    broker.topic.refresh([])
+    broker.run()
+    with pytest.raises(KafkaError, match="is not read yet") as unread:
+        broker.topic.table(key)
+    assert unread.value.is_retriable
+    broker.topic.refresh([])
+    broker.run()
+    assert broker.topic.table(key).segments() == []
 
 
 def test_a_write_that_is_not_committed_times_out() -> None:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from ottla.errors import ConfigError, ErrorCode, KafkaError
+from ottla.errors import ConfigError, KafkaError
 from ottla.metrics.sampled_stat import SampleWindow
 from ottla.purgatory.backoff import Backoff
 from ottla.purgatory.pending import Pending
@@ -234,7 +234,8 @@ class RemoteLogManager:
             for index, registration in topic.partitions.items():
                 key = topic_id, index
                 self._led.pop(key, None)
-                if registration.leader == self._replicas.node_id and self._topic.table(key):
+                is_led = registration.leader == self._replicas.node_id
+                if is_led and self._topic.is_ready(key) and self._topic.table(key):
                     self._begin(self._delete_all(key), ("remote deletion", key))
 
     # For reads
@@ -247,8 +248,6 @@ class RemoteLogManager:
         self, partition: tuple[Uuid, int], epoch: int, offset: int
     ) -> RemoteSegment | None:
         """Return the segment that has the record at offset, written in this epoch."""
-        if not self._topic.is_ready(partition):  # an absent entry is no absent segment yet
-            raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, "remote log metadata is not read yet")
         return self._topic.table(partition).segment_at(epoch, offset)
 
     # Turns

@@ -126,7 +126,12 @@ class RemoteMetadataTopic:
         self._is_closed = True
 
     def table(self, partition: tuple[Uuid, int]) -> PartitionSegments:
-        """Return the segments of a partition by its topic's id; empty without any."""
+        """Return the segments of a partition by its topic's id; empty without any.
+
+        REPLICA_NOT_AVAILABLE as long as not all records are read: an absent one decides nothing.
+        """
+        if not self.is_ready(partition):
+            raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, "remote log metadata is not read yet")
         return self._tables.get(partition, _NO_SEGMENTS)
 
     def led_tables(self) -> list[tuple[tuple[Uuid, int], PartitionSegments]]:
