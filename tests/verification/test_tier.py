@@ -13,11 +13,11 @@ from ottla.server.system.files import RealDirectory
 from ottla.storage.layout import LOG_SUFFIX, SNAPSHOT_SUFFIX
 from ottla.storage.producers.snapshot import encode_snapshot
 from ottla.storage.remote.managers.directory import INDEX_SUFFIXES, ROOT, file_path
-from ottla.storage.remote.records import encode_remote_metadata
+from ottla.storage.remote.records import METADATA_TOPIC, encode_remote_metadata
 from ottla.storage.remote.segment import RemoteSegment, SegmentState
 from ottla.types import Uuid
 from ottla.verification.findings import Severity
-from ottla.verification.tier import METADATA_TOPIC, check_tier
+from ottla.verification.tier import check_tier
 from tests.storage.logs import NOW_MS
 from tests.verification.damages import sample
 

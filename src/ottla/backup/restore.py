@@ -71,7 +71,8 @@ def restore(
     parent, _, target = request.target.rpartition("/")
     fetched = join(parent, f"{UNFINISHED_PREFIX}restore-{manifest.backup_id}-{target}")
     directory.make(fetched)
-    files = _files(manifest, request)
+    topics = request.topics | {partition.topic for partition in request.partitions}
+    files = _files(manifest, topics, request.partitions)
     size = 0
     for file in files:
         size += _fetch(directory, store, fetched, file)
@@ -89,7 +90,7 @@ def restore(
             fetched,
             request.target,
             request.point,
-            request.topics | {partition.topic for partition in request.partitions},
+            topics,
             request.cluster_id,
             request.directory_id,
         ),
@@ -99,13 +100,13 @@ def restore(
     return RestoreResult(manifest.backup_id, size, branch)
 
 
-def _files(manifest: Manifest, request: RestoreRequest) -> list[StoredFile]:
-    topics = request.topics | {partition.topic for partition in request.partitions}
-
+def _files(
+    manifest: Manifest, topics: frozenset[str], partitions: frozenset[TopicPartition]
+) -> list[StoredFile]:
     def is_restored(partition: TopicPartition | None) -> bool:
         if partition is None or partition.topic[:2] == "__" or not topics:
             return True
-        chosen = [other for other in request.partitions if other.topic == partition.topic]
+        chosen = [other for other in partitions if other.topic == partition.topic]
         return partition in chosen if chosen else partition.topic in topics
 
     return [file for file in manifest.files if is_restored(file.partition)]

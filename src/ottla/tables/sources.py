@@ -23,9 +23,10 @@ from ottla.storage.layout import (
     META_PROPERTIES,
 )
 from ottla.storage.log.leader_epochs import decode_leader_epochs
+from ottla.storage.remote.records import METADATA_TOPIC
 from ottla.tables.partition_files import FileReader, PartitionFiles, SkipRule
 from ottla.tables.read_only import ReadOnlyDirectory
-from ottla.tables.tier import METADATA_TOPIC, RemoteTopic
+from ottla.tables.tier import RemoteTopic
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ Kafka: none; RemoteLogManager reads for a fetch.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ottla.errors import ConfigError, CorruptMessage, ErrorCode, KafkaError
 from ottla.storage.indexes.transaction_index import TransactionIndex
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from ottla.storage.remote.segment import RemoteSegment
     from ottla.storage.remote.storage_manager import RemoteStorageManager
     from ottla.types import Uuid
-
-METADATA_TOPIC: Final = "__remote_log_metadata"
 
 
 class _TierDirectory(ReadOnlyDirectory):

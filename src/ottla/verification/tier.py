@@ -23,7 +23,7 @@ from ottla.storage.remote.managers.directory import (
     file_path,
     partition_path,
 )
-from ottla.storage.remote.records import decode_remote_metadata
+from ottla.storage.remote.records import METADATA_TOPIC, decode_remote_metadata
 from ottla.storage.remote.segment import RemoteSegment, SegmentState
 from ottla.storage.remote.storage_manager import IndexKind
 from ottla.storage.segments.segment_recovery import read_valid_batches
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from ottla.types import Uuid
     from ottla.verification.findings import Finding
 
-METADATA_TOPIC: Final = "__remote_log_metadata"
 _STEP: Final = "restore the file from a copy of the remote storage"
 
 

@@ -29,6 +29,7 @@ from ottla.server.broker.broker_channel import NO_LEADER
 from ottla.storage.log.append_info import FetchIsolation
 from ottla.storage.remote.partition_segments import PartitionSegments
 from ottla.storage.remote.records import (
+    METADATA_TOPIC,
     decode_remote_metadata,
     encode_remote_metadata,
     metadata_partition,
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from ottla.types import Buffer, Uuid
 
 log = logging.getLogger("ottla.remote")
-METADATA_TOPIC: Final = "__remote_log_metadata"
 READ_BYTES: Final = 1 << 18
 """Read at once: some thousand records, which are applied in turns."""
 RETRY_MS: Final = 200

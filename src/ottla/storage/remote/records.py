@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ottla.protocol.schema import Struct
     from ottla.types import Uuid
 
+METADATA_TOPIC: Final = "__remote_log_metadata"
 FRAME_VERSION: Final = 1
 _VERSION: Final = 0
 _CLASSES: Final[dict[int, type[Struct]]] = {
