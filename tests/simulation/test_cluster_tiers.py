@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextvars import Context
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -493,6 +494,57 @@ def test_a_start_answers_no_reset_before_it_knows_the_tier() -> None:
                 offsets += [record.offset for record in await consumer.poll(timeout=0.05)]
         assert offsets == list(range(6))
         await start
+        await cluster.stop()
+
+    cluster.run(work())
+
+
+@pytest.mark.parametrize("seed", [91, 92, 93])
+def test_a_copy_whose_last_record_is_not_committed_at_a_restart_is_kept(seed: int) -> None:
+    """Its leader starts again and does not see the record yet: what it deletes is copied again."""
+    alone = {"rlmm.config.remote.log.metadata.topic.num.partitions": "1"}
+    cluster = TieredCluster(seed, nodes=3, **alone, **{"replica.lag.time.max.ms": "20000"})
+
+    async def work() -> None:
+        await cluster.start()
+        await cluster.create(1, replicas=1)
+        await cluster.write(3)
+        await until(cluster.is_copied)
+        leader = cluster.leader()
+        assert leader is not None
+        assert leader.node is not None
+        assert leader.node.remote_logs is not None
+        topic = leader.node.remote_logs._topic
+        metadata = leader.node.broker.replicas.find("__remote_log_metadata", 0)
+        assert metadata is not None
+        keeper = cluster[metadata.leader_id]
+        (follower,) = (node for node in cluster if node not in (leader, keeper))
+        write = topic.write
+
+        def kill_after(record: Any) -> Any:
+            if getattr(record, "state", None) is SegmentState.COPY_SEGMENT_FINISHED:
+                setattr(topic, "write", write)  # noqa: B010 - mypy knows it as a method
+                follower.pause()
+                ours = Context()  # timers of the leader's process would end with it
+                cluster.loop.call_later(9, follower.resume, context=ours)
+                cluster.loop.call_later(0.3, partial(leader.kill, power=False), context=ours)
+            return write(record)
+
+        setattr(topic, "write", kill_after)  # noqa: B010 - mypy knows it as a method
+        writing = asyncio.ensure_future(cluster.write(5, first=3))
+        await until(lambda: not leader.is_alive)
+        await leader.start()
+        await writing
+        await until(cluster.is_copied)
+        await asyncio.sleep(30)
+        async with cluster.consumer(auto_offset_reset="none") as consumer:
+            consumer.assign([TopicPartition("t", 0)])
+            for offset in range(8):
+                consumer.seek(TopicPartition("t", 0), offset)
+                polled: Any = []
+                while not polled:
+                    polled = await consumer.poll(timeout=5)
+                assert polled[0].offset == offset
         await cluster.stop()
 
     cluster.run(work())

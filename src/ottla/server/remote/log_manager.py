@@ -1,7 +1,7 @@
 """Tiered storage of a broker: what the leader of a partition copies to the tier and deletes there.
 
 Every task interval each led partition has a turn: its sealed segments are copied one after the
-other, then what retention no longer wants is deleted. The loop decides on tables in memory; files
+other, then what has expired is deleted. The loop decides on tables in memory; files
 and the tier are touched by workers alone, as many at a time as the settings of thread pools say.
 
 Kafka: org.apache.kafka.server.log.remote.storage.RemoteLogManager.
@@ -368,14 +368,14 @@ class RemoteLogManager:
         partition_log.advance_start(partition_log.local_log_start_offset)
 
     def _copied_offset(self, partition_log: PartitionLog, key: tuple[Uuid, int]) -> int:
-        """Return the last offset of this log's lineage that was ever copied, -1 without any."""
+        """Return the last offset of this log's lineage that is copied or expired, -1 without any.
+
+        A copy may have been deleted because the record of its end came late: it is made again.
+        """
         table = self._topic.table(key)
-        for epoch, _ in reversed(partition_log.leader_epochs.entries):
-            highest = table.highest_offset(epoch)
-            if highest is not None:
-                end_offset = partition_log.epoch_end_offset(epoch).offset
-                return min(highest, end_offset - 1)
-        return NO_OFFSET
+        ever = _last_in_lineage(partition_log, table.highest_offset)
+        complete = _last_in_lineage(partition_log, table.last_copied_offset)
+        return min(ever, max(complete, partition_log.log_start_offset - 1))
 
     # Copy
 
@@ -598,3 +598,14 @@ class RemoteLogManager:
         pending: Pending[T] = Pending()
         workers.run(job, pending.job_done)
         return pending
+
+
+def _last_in_lineage(
+    partition_log: PartitionLog, offset_of_epoch: Callable[[int], int | None]
+) -> int:
+    """Return the offset of the newest epoch that has one, within what this log has of the epoch."""
+    for epoch, _ in reversed(partition_log.leader_epochs.entries):
+        offset = offset_of_epoch(epoch)
+        if offset is not None:
+            return min(offset, partition_log.epoch_end_offset(epoch).offset - 1)
+    return NO_OFFSET

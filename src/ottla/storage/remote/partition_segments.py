@@ -155,6 +155,11 @@ class PartitionSegments:
         state = self._by_epoch.get(epoch)
         return None if state is None else state.highest_offset
 
+    def last_copied_offset(self, epoch: int) -> int | None:
+        """Return the last offset of the epoch in a complete segment; None without any."""
+        state = self._by_epoch.get(epoch)
+        return state.ends[-1] if state is not None and state.ends else None
+
     def lineage_from(
         self, start_offset: int, epochs: Sequence[tuple[int, int]]
     ) -> list[tuple[int, int]]:
