@@ -90,10 +90,15 @@ class RealWorld:
 class ThroughTheWire:
     """Our coordinator, with each request and response encoded and decoded in its version."""
 
-    def __init__(self, coordinator: object, answered: list[int] | None = None) -> None:
+    def __init__(self, coordinator: Any, answered: list[int] | None = None) -> None:
         self._coordinator = coordinator
         self.answered = [0] if answered is None else answered
         """How many answers have come before the first request, before the second one…"""
+
+    @property
+    def runtime(self) -> Any:
+        """The coordinator's own, which is no API."""
+        return self._coordinator.runtime
 
     def __getattr__(self, name: str) -> Any:
         """Any API's method: request and context in, pending response out."""

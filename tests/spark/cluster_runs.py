@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from ottla import Admin, Producer
+from ottla.spark.jvm.local_session import REMOTE
 from tests.spark.streams_topics import latest
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ class CountingRun:
         """Process what is there, as a user does, in the directory of the program."""
         command = [sys.executable, "-m", "ottla", "streams", "run", str(self.program), "--once"]
         command += ["--bootstrap-server", self.bootstrap, "--master", master, *options]
-        command += ["--conf", f"{CONNECT_LIMIT}={LIMIT_S}s"]
+        if not master.startswith(REMOTE):  # the server has set it
+            command += ["--conf", f"{CONNECT_LIMIT}={LIMIT_S}s"]
         command += ["--checkpoint", str(self.directory / "checkpoint")]
         done = subprocess.run(
             command,

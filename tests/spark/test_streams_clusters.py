@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.ports import free_ports
-from tests.spark.cluster_runs import CountingRun
+from tests.spark.cluster_runs import CONNECT_LIMIT, LIMIT_S, CountingRun
 from tests.spark.spark_services import (
     HOST,
     START_LIMIT_S,
@@ -41,6 +41,7 @@ def test_spark_connect(node: Cluster, tmp_path: Path) -> None:
         "spark.connect.grpc.binding.address": HOST,
         "spark.connect.grpc.binding.port": str(port),
         "spark.ui.enabled": "false",
+        CONNECT_LIMIT: f"{LIMIT_S}s",
         "spark.sql.streaming.stateStore.providerClass": (
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
         ),

@@ -110,7 +110,7 @@ def test_examples_without_a_conftest_pass(tmp_path: Path) -> None:
     """All in one run of two processes, each in a directory of its own."""
     parallel = only("Several processes")
     chosen = [example for _, example in plain() if "conftest.py" not in example.files]
-    assert len(chosen) == 10
+    assert len(chosen) == 11
     chosen.append(example_of_the_readme())
     for number, example in enumerate([*chosen, parallel]):
         write(tmp_path / f"example{number}", example)

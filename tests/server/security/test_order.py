@@ -97,18 +97,19 @@ class Watch:
     """What one thread does while it is watched."""
 
     def __init__(self) -> None:
+        self._this_thread = threading.get_ident  # the module is gone when the hook is called last
         self.thread = 0
         self.seen: list[str] = []
         self.calls = 0
 
     def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
         """Note an event of the interpreter."""
-        if threading.get_ident() == self.thread and event.startswith(EVENTS):
+        if self._this_thread() == self.thread and event.startswith(EVENTS):
             self.note(f"{event} {arguments[:1]!r}")
 
     def note(self, what: str) -> None:
         """Note something that must wait for a right."""
-        if threading.get_ident() == self.thread:
+        if self._this_thread() == self.thread:
             self.seen.append(what)
 
     def count(self, _frame: FrameType, event: str, _argument: Any) -> None:

@@ -1,0 +1,14 @@
+"""Keeps commands that run within the test's process from what belongs to the process."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _java_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide the JVM of the tests of Spark: a command owns its process, and ends the JVM of it."""
+    if "ottla.spark.jvm.local_session" in sys.modules:  # else there is none
+        monkeypatch.setattr("ottla.spark.jvm.local_session._launched", [])
