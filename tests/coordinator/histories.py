@@ -26,6 +26,7 @@ from ottla.protocol.apis.alter_share_group_offsets import AlterShareGroupOffsets
 from ottla.protocol.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.apis.delete_groups import DeleteGroupsRequest
 from ottla.protocol.apis.delete_share_group_offsets import DeleteShareGroupOffsetsRequest
+from ottla.protocol.apis.heartbeat import HeartbeatRequest
 from ottla.protocol.apis.join_group import JoinGroupRequest
 from ottla.protocol.apis.leave_group import LeaveGroupRequest
 from ottla.protocol.apis.offset_commit import OffsetCommitRequest
@@ -118,7 +119,7 @@ class GroupHistory(History):
                 self._streams,
                 self._share,
                 self._join_classic,
-                self._sync_or_leave_classic,
+                self._go_on_classic,
                 self._commit,
                 self._commit_in_transaction,
                 self._end_transaction,
@@ -128,7 +129,7 @@ class GroupHistory(History):
                 self._fail_over,
                 self._pass_time,
             ),
-            weights=(28, 28, 12, 8, 8, 10, 8, 3, 8, 4, 3, 2, 4),
+            weights=(28, 28, 12, 8, 12, 10, 8, 3, 8, 4, 3, 2, 4),
         )
         act()
 
@@ -137,6 +138,9 @@ class GroupHistory(History):
         group_id, name = rng.choice(("g", "g", "g", "k")), rng.choice("abcd")
         static: dict[str, Any] = {"instance_id": "i" + name} if name in "cd" else {}
         member_id = name + rng.choice("01") if static else name
+        if (group_id, classic := rng.choice("xy")) in self._classic and rng.random() < 0.1:
+            static = {}  # a member changes its protocol
+            member_id, _ = self._classic.pop((group_id, classic))
         group = self.runtime.shard(0).consumer.find(group_id)
         known = None if group is None else group.members.get(member_id)
         kind = rng.random()
@@ -232,12 +236,19 @@ class GroupHistory(History):
 
         self.world.coordinator.join_group(request, _context(9)).on_done(joined)
 
-    def _sync_or_leave_classic(self) -> None:
+    def _go_on_classic(self) -> None:
         if not self._classic:
             return
         group_id, name = self.rng.choice(list(self._classic))
         member_id, generation = self._classic[group_id, name]
-        if self.rng.random() < 0.3:
+        kind = self.rng.random()
+        if kind < 0.3:
+            beat = HeartbeatRequest(
+                group_id=group_id, generation_id=generation, member_id=member_id
+            )
+            self.world.coordinator.heartbeat(beat, _context(4))
+            return
+        if kind < 0.5:
             del self._classic[group_id, name]
             identity = LeaveGroupRequest.MemberIdentity(member_id=member_id)
             leave = LeaveGroupRequest(group_id=group_id, members=[identity])

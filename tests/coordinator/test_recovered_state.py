@@ -1,5 +1,7 @@
 """Each coordinator, loaded from its log, equals the live one; compacted and in any runs as well.
 
+What waits in the live one after a step waits for something that comes.
+
 `OTTLA_HISTORIES=5000 pytest tests/coordinator/test_recovered_state.py` tries more histories;
 a failure names its seed.
 """
@@ -40,6 +42,8 @@ def test_a_loaded_coordinator_equals_the_live_one(
         for step in range(STEPS):
             try:
                 history.step()
+                stalls = list(history.runtime.stalls())
+                assert not stalls, stalls
             except AssertionError as error:
                 error.add_note(f"seed {seed}, step {step}")
                 raise

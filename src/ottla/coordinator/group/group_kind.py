@@ -517,13 +517,12 @@ class GroupKind(ABC, Generic[G, M, T, S]):
         self.timers.cancel(self._key(what, group_id, member_id))
 
     def cancel_timers(self, group_id: str, member_id: str) -> None:
-        """Cancel the timers of a member that is removed, except its session, which then finds none.
+        """Cancel the timers of a member that is removed or changes its protocol.
 
-        Where the tombstones cannot be written the member remains, and its session removes it.
+        Session and revocation go on, and find no member: its tombstones may be refused.
         """
-        for what in MemberTimer:
-            if what is not MemberTimer.SESSION:
-                self.cancel(what, group_id, member_id)
+        for what in (MemberTimer.JOIN, MemberTimer.SYNC):
+            self.cancel(what, group_id, member_id)
 
     def _key(
         self, what: MemberTimer, group_id: str, member_id: str
@@ -547,15 +546,24 @@ class GroupKind(ABC, Generic[G, M, T, S]):
                 self.follow(group.group_id, member)
             yield
 
-    def stalls(self, group: G) -> Iterator[str]:
+    def stalls(self, group: G, *, is_writing: bool) -> Iterator[str]:
         """Yield the members that nothing removes when they are silent, or give nothing up."""
         group_id = group.group_id
         for member_id, member in group.members.items():
             if not self.expects(MemberTimer.SESSION, group_id, member_id):
                 yield f"member {member_id} of {group_id} has no session"
+            if self.is_classic(member):
+                continue  # its next heartbeat gives it a deadline to rejoin
             is_revoking = self.revoking_state is not None and member.state is self.revoking_state
             if is_revoking and not self.expects(MemberTimer.REBALANCE, group_id, member_id):
                 yield f"member {member_id} of {group_id} revokes without a deadline"
+            for what in (MemberTimer.JOIN, MemberTimer.SYNC):
+                if not is_writing and self.expects(what, group_id, member_id):
+                    yield f"member {member_id} of {group_id} can no longer {what.value}"
+
+    def is_classic(self, _member: M) -> bool:
+        """Whether a member speaks the classic protocol."""
+        return False
 
     def follow(self, group_id: str, member: Any, *, has_moved: bool = True) -> None:
         """Restart the session; start the revocation's time where the member moved.

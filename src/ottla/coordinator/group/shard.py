@@ -229,7 +229,7 @@ class GroupShard:
             yield from rebalance.stalls(self.classic, group, is_writing=is_writing)
         for kind in self.groups.kind_of_group.values():
             for group in kind.all():
-                yield from kind.stalls(group)
+                yield from kind.stalls(group, is_writing=is_writing)
 
     def _schedule_expiry(self) -> None:
         interval_ms = self._config.offsets_retention_check_interval_ms

@@ -157,6 +157,8 @@ def heartbeat(
     target = groups.update_target(group, epoch, updated, change.records)
     reconciled = change.reconcile(updated, target, has_changed=has_changed)
     has_moved = reconciled is not updated and reconciled != updated
+    if member.classic is not None:  # in Kafka its deadline to rejoin or sync still removes it
+        groups.cancel_timers(group.group_id, member.member_id)
     groups.follow(group.group_id, reconciled, has_moved=has_moved)
     response = _response(settings, request, member, reconciled)
     return Result(response, change.records)

@@ -387,6 +387,10 @@ class ConsumerGroups(
             self.cancel_timers(group_id, member.member_id)
         return output
 
+    def is_classic(self, member: ConsumerMember) -> bool:
+        """Whether a member speaks the classic protocol."""
+        return member.classic is not None
+
     def await_join(self, group_id: str, member: ConsumerMember) -> None:
         """Fence a member of the classic protocol unless it rejoins within its rebalance timeout."""
         if not self.expects(MemberTimer.JOIN, group_id, member.member_id):

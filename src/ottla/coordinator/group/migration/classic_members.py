@@ -109,13 +109,15 @@ def _apply(
     epoch = change.group_epoch(member, updated, has_changed=has_changed)
     target = consumer.update_target(group, epoch, updated, change.records)
     updated = change.reconcile(updated, target, has_changed=has_changed)
+    group_id, request = group.group_id, call.request
+    # not when its records are committed: that may be after the write's timeout; so Kafka keeps
+    # members that nothing removes
+    consumer.start_session(group_id, updated.member_id, request.session_timeout_ms)
 
     def on_append(error: KafkaError | None) -> None:
         if error is not None:
             return
-        group_id, request = group.group_id, call.request
         consumer.cancel(MemberTimer.JOIN, group_id, updated.member_id)
-        consumer.start_session(group_id, updated.member_id, request.session_timeout_ms)
         consumer.await_sync(group_id, updated.member_id, request.rebalance_timeout_ms)
         call.answer.complete(_response(updated))
 
