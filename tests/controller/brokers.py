@@ -80,6 +80,10 @@ class Brokers(Harness):
         request = registration(broker_id, self._incarnations[broker_id], **fields)
         self.epochs[broker_id] = self.ask(request).broker_epoch
 
+    def register_again(self, broker_id: int, **fields: Any) -> Any:
+        """Register the same incarnation of a broker with other values; return the answer."""
+        return self.ask(registration(broker_id, self._incarnations[broker_id], **fields))
+
     def let_sessions_expire(self, *silent: int) -> None:
         """Advance the clock while all other unfenced brokers send heartbeats."""
         self.clock.ms += self.config.broker_session_timeout_ms

@@ -75,3 +75,54 @@ def test_a_broker_does_not_lead_from_a_failed_directory(brokers: Brokers) -> Non
         brokers.beat(broker_id, fence=True)
     assert brokers.partition("t").leader == -1
     assert brokers.partition("u").leader == 1
+
+
+def test_a_directory_that_returns_is_registered_by_the_same_incarnation(brokers: Brokers) -> None:
+    """Its broker keeps epoch and leaderships, and the replicas there may be in sync again."""
+    brokers.place(1, "t", FIRST)
+    brokers.place(1, "u", SECOND)
+    brokers.beat(1, offline=[SECOND])
+    answer = brokers.register_again(1, log_dirs=[FIRST, SECOND])
+    assert (answer.error_code, answer.broker_epoch) == (0, brokers.epochs[1])
+    broker = brokers.image.cluster.brokers[1]
+    assert broker.log_directories == (FIRST, SECOND)
+    assert not broker.fenced
+    assert (brokers.partition("u").leader, brokers.partition("u").isr) == (2, (2, 3))
+    assert brokers.partition("t").leader == 1
+    brokers.beat(1)
+    assert brokers.alter(2, "u", 1, 2, 3).error_code == 0
+    assert brokers.elect(0, "u") == 0
+    assert brokers.partition("u").leader == 1
+
+
+def test_a_partition_without_a_leader_gets_one_when_its_directory_returns() -> None:
+    """The only replica has lost its directory, and is the last known leader."""
+    brokers = Brokers(2)
+    brokers.join(1, log_dirs=[FIRST, SECOND])
+    brokers.assigned("alone", [1])
+    brokers.place(1, "alone", SECOND)
+    brokers.beat(1, offline=[SECOND])
+    assert brokers.partition("alone").leader == -1
+    brokers.register_again(1, log_dirs=[FIRST, SECOND])
+    partition = brokers.partition("alone")
+    assert (partition.leader, partition.isr) == (1, (1,))
+
+
+def test_a_replica_whose_directory_returns_is_no_eligible_leader() -> None:
+    """Its disk may have lost acknowledged records, as after an unclean shutdown (KIP-966)."""
+    brokers = Brokers(3)
+    brokers.join(1, log_dirs=[FIRST, SECOND])
+    brokers.assigned("t", [1, 2], min_insync_replicas="2")
+    brokers.place(1, "t", SECOND)
+    brokers.beat(1, offline=[SECOND])
+    assert (brokers.partition("t").isr, brokers.partition("t").eligible_leader_replicas) == (
+        (2,),
+        (1,),
+    )
+    brokers.beat(2, fence=True)
+    assert brokers.partition("t").leader == -1
+    brokers.register_again(1, log_dirs=[FIRST, SECOND])
+    partition = brokers.partition("t")
+    assert (partition.leader, partition.isr, partition.eligible_leader_replicas) == (-1, (), (2,))
+    brokers.beat(2)
+    assert brokers.partition("t").leader == 2

@@ -31,6 +31,18 @@ class _DiskReserveSettings(ConfigTable):
     )
 
 
+class _DirectoryReturnSettings(ConfigTable):
+    """The way back of a log directory whose disk failed."""
+
+    log_dir_return_interval_ms: Long = key(
+        30_000,
+        "Time after which a log directory that is offline is tried again; doubled with each "
+        "failure, up to 16 times. 0 leaves it offline until a restart, as Kafka does.",
+        at_least(0),
+        LOW,
+    )
+
+
 def reserve_bytes(setting_bytes: int, total_bytes: int) -> int:
     """Return the bytes to keep free on a file system of that size."""
     if setting_bytes != _AUTOMATIC:
@@ -95,6 +107,7 @@ class LimitSettings(ConfigTable):
 class OwnSettings(
     MetricsSettings,
     _DiskReserveSettings,
+    _DirectoryReturnSettings,
     _FailureDetectionSettings,
     _KeyFileSettings,
     LimitSettings,

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from ottla.protocol.apis.unregister_broker import UnregisterBrokerRequest
     from ottla.protocol.apis.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
     from ottla.protocol.schema import Struct
+    from ottla.types import Uuid
 
 
 _DIRECTORIES_FROM = 1
@@ -204,8 +205,13 @@ class Controller:
         broker_id = request.broker_id
         existing: BrokerRegistration | None = self.cluster.brokers.get(broker_id)
         records: list[MessageAndVersion] = []
+        returned: list[Uuid] = []
         if existing is not None and existing.incarnation_id == request.incarnation_id:
             epoch = existing.broker_epoch
+            known = existing.log_directories
+            returned = [found for found in request.log_dirs if found not in known]
+            if returned:
+                records = yield from self.leadership.directories_unclean(broker_id, returned)
         else:  # an unregistered broker, too, may be an eligible leader
             previous = request.previous_broker_epoch
             is_clean = existing is not None and existing.broker_epoch == previous
@@ -214,6 +220,9 @@ class Controller:
             self.leadership.lost_brokers.discard(broker_id)
             epoch = next_offset()
         records.append(self.cluster.registration_record(request, epoch))
+        if returned:
+            yield records
+            records = yield from self.leadership.directories_returned()
         response = BrokerRegistrationResponse(broker_epoch=epoch)
         return ControllerResult(records, response, is_atomic=False)
 

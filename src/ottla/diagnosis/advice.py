@@ -153,12 +153,12 @@ TABLE: Final = (
     Advice(
         DiskError(errno.ENOSPC),
         "",
-        "free some space or move the directory to a larger disk, then start again",
+        "free some space or move the directory to a larger disk",
     ),
-    Advice(DiskError(errno.EDQUOT), "", "raise the quota or free some space, then start again"),
-    Advice(DiskError(errno.EFBIG), "", "raise the limit on file sizes, then start again"),
-    Advice(DiskError(errno.EROFS), "", "mount it writable, then start again"),
-    Advice(DiskError(errno.EACCES), "", "make it writable for this user, then start again"),
+    Advice(DiskError(errno.EDQUOT), "", "raise the quota or free some space"),
+    Advice(DiskError(errno.EFBIG), "", "raise the limit on file sizes"),
+    Advice(DiskError(errno.EROFS), "", "mount it writable"),
+    Advice(DiskError(errno.EACCES), "", "make it writable for this user"),
     # queries of Spark
     Advice(
         Words(("No space left on device", "Disk quota exceeded")),

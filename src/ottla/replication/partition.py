@@ -174,6 +174,12 @@ class Partition:
         self.leader_id, self.leader_epoch, self.is_leader = leader_id, leader_epoch, False
         self._end_leading()
 
+    def restore(self, log: PartitionLog) -> None:
+        """Begin again with the log as it was read from a directory that was offline."""
+        self.resign(-1, -1)
+        self.log = log
+        self.partition_epoch = -1
+
     def _end_leading(self) -> None:
         leading, self.leading = self.leading, None
         if leading is not None:

@@ -159,16 +159,22 @@ class ReplicaSet:
     ) -> Partition:
         """Return the partition, opening or creating its log when it is not held.
 
+        One whose directory has failed takes the log that was read again, if any.
         A partition that is not new gets no second log while the first may lie in a directory that
         is offline: KAFKA_STORAGE_ERROR.
         """
         held = self.find(topic, partition)
+        name = TopicPartition(topic, partition)
         if held is not None and held.topic_id == topic_id:
+            if self.is_restorable(held):
+                held.restore(
+                    self.logs.get_or_create(name, topic_id=topic_id, now_ms=now_ms, is_new=False)
+                )
+                self.exchange_count += 1
             return held
         if held is not None:
             held.changed()
             self._forget_id(held)
-        name = TopicPartition(topic, partition)
         log = self.logs.get_or_create(name, topic_id=topic_id, now_ms=now_ms, is_new=is_new)
         created = Partition(
             name,
@@ -180,6 +186,14 @@ class ReplicaSet:
         self._partitions.setdefault(topic, {})[partition] = created
         self.by_topic_id.setdefault(topic_id, {})[partition] = created
         return created
+
+    def is_restorable(self, partition: Partition) -> bool:
+        """Whether the directory of a partition failed, and its log may be read again."""
+        if partition.log.failure is None:
+            return False
+        log = self.logs.get(partition.topic_partition)
+        is_online = len(self.logs.online_directories) == len(self.logs.directories)
+        return log is not partition.log and (log is not None or is_online)
 
     def drop(self, topic: str, partition: int, *, now_ms: int) -> Partition | None:
         """Forget a deleted partition; its directory is renamed now and removed later."""

@@ -143,6 +143,9 @@ class Directory(Protocol):
     def sync(self, path: str = "") -> None:
         """Make a directory's entries durable."""
 
+    def drop_cached(self, path: str) -> None:
+        """Flush a file and drop it from memory: the next reads see what the disk has."""
+
     def size(self, path: str) -> int:
         """Return a file's length in bytes without opening it."""
 

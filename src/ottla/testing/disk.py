@@ -443,6 +443,11 @@ class SimulatedDisk:
         directory, name = self._parent(path)
         directory.put(name, None)
 
+    def drop_cached(self, path: str) -> None:
+        """Flush a file and drop it from memory: what a failed sync lost is no longer read."""
+        self.change("sync", path)
+        self._file(path).drop_cached()
+
     def remove_tree(self, path: str) -> None:
         """Remove a directory."""
         directory, name = self._parent(path)

@@ -146,6 +146,11 @@ class FaultyDirectory(RealDirectory):
         self._faults.check_read(path)
         return super().list(path)
 
+    def drop_cached(self, path: str) -> None:
+        """Flush a file and drop it from memory."""
+        self._faults.check_sync(path)
+        super().drop_cached(path)
+
     def remove(self, path: str) -> None:
         """Remove a file."""
         self._faults.check_read(path)

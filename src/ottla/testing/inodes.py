@@ -31,7 +31,7 @@ class FileNode:
     Zeros behind `data` up to `length` are a hole: files of preallocated zeros cost nothing.
     """
 
-    __slots__ = ("changes", "data", "length", "modified_ms")
+    __slots__ = ("changes", "data", "length", "lost", "modified_ms")
 
     def __init__(
         self, data: bytes | bytearray = b"", modified_ms: int = 0, length: int = 0
@@ -40,6 +40,8 @@ class FileNode:
         self.data = bytearray(data)
         self.length = max(length, len(data))
         self.changes: list[_Change] = []
+        self.lost: tuple[bytearray, int] | None = None
+        """After a failed fsync: what the disk has, in place of what readers see."""
 
     def read(self, position: int, size: int) -> bytes:
         """Return the bytes that are there."""
@@ -66,11 +68,18 @@ class FileNode:
     def lose_changes(self) -> None:
         """Forget which bytes are not durable, as a failing fsync does; a crash still loses them."""
         if self.changes:
-            old, length = self._durable()
+            old, length = self.lost = self._durable()
             self.changes = [
                 _Change(length, None, length, len(old), b""),
                 _Change(0, bytes(old), length, len(old), bytes(old)),
             ]
+
+    def drop_cached(self) -> None:
+        """Make all changes durable but those that a failed fsync lost; readers lose them, too."""
+        if self.lost is not None:
+            self.data, self.length = self.lost
+            self.lost = None
+        self.sync()
 
     def _durable(self) -> tuple[bytearray, int]:
         """Return content and length without the changes."""

@@ -16,7 +16,11 @@ PACKAGE = Path(ottla.__file__).parent
 PARTS = ("controller", "coordinator", "metadata", "network", "quota", "raft", "server", "storage")
 LEVELS = {"warning", "error", "exception", "critical"}
 ALARM = re.compile(rf"\b_?log\.({'|'.join(LEVELS)})\(")
-STEP_IS_AN_ARGUMENT = {"'listener %s: %s'", "NOT_COMPILED", "_offline_text(log_dir)"}
+STEP_IS_AN_ARGUMENT = {
+    "'listener %s: %s'",
+    "NOT_COMPILED",
+    "f'log directory {log_dir.path} is offline: {log_dir.offline_reason}'",
+}
 """Texts made elsewhere: ports.port_taken, records.compiled, maintenance's offline text."""
 
 

@@ -227,6 +227,25 @@ class Leadership:
         )
         return [*records, MessageAndVersion(record, 2)]
 
+    def directories_unclean(
+        self, broker_id: int, returned: Sequence[Uuid]
+    ) -> Slices[list[MessageAndVersion]]:
+        """Treat the replicas in directories that return as those after an unclean shutdown.
+
+        Their disk may have lost records. Kafka has no such directories: it wants a restart.
+        """
+        if not self._features.is_elr_enabled:
+            return []
+        records: list[MessageAndVersion] = []
+        for directory in returned:
+            affected = self._index.in_directory(directory)
+            records = yield from self.update_slices(affected, records, unclean=broker_id)
+        return records
+
+    def directories_returned(self) -> Slices[list[MessageAndVersion]]:
+        """Elect leaders for leaderless partitions once the directories are registered."""
+        return self.update_slices(self._index.leaderless())
+
 
 _ElectionResult = ElectLeadersResponse.ReplicaElectionResult
 _PREFERRED, _UNCLEAN = 0, 1

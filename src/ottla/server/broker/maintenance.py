@@ -11,9 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.config.own import reserve_bytes
-from ottla.diagnosis.advice import DiskError, advice_on
 from ottla.errors import KafkaError, LocalDiskError
 from ottla.purgatory.work import NEXT_TURN
+from ottla.server.broker.directory_returns import offline_reason
 from ottla.server.system.timers import next_aligned_tick
 from ottla.storage.log.retention import ClockJumpDetector
 from ottla.storage.log_set.checkpoint_queue import CheckpointJob
@@ -163,13 +163,20 @@ class Maintenance:
                 continue
             self._offline.add(log_dir.path)
             self._replicas.report_failures()
-            text = _offline_text(log_dir)
-            log.error(text, extra={"event": "directory.offline", "path": log_dir.path})
             is_last = not self._logs.online_directories
-            if is_last or log_dir.path == self._config.metadata_directory:
+            is_final = is_last or log_dir.path == self._config.metadata_directory
+            interval_ms = 0 if is_final else self._config.own.log_dir_return_interval_ms
+            log_dir.offline_reason = offline_reason(log_dir, interval_ms)
+            text = f"log directory {log_dir.path} is offline: {log_dir.offline_reason}"
+            log.error(text, extra={"event": "directory.offline", "path": log_dir.path})
+            if is_final:
                 self._on_failure(LocalDiskError(text))
             else:
                 self._on_offline(log_dir)
+
+    def returned(self, log_dir: LogDirectory) -> None:
+        """Watch a directory again that was offline."""
+        self._offline.discard(log_dir.path)
 
     def _save_watermarks(self) -> None:
         if self._replicas.append_count != self._saved_at:
@@ -239,18 +246,6 @@ def _attempt(task: Callable[[], None]) -> None:
     except (KafkaError, OSError) as error:
         text = "maintenance: %s; the task runs again, check the disk"
         log.error(text, error, extra={"event": "maintenance.failed"})  # noqa: TRY400 - the text says all
-
-
-def _offline_text(log_dir: LogDirectory) -> str:
-    """Return one line: which directory failed, why, and what to do."""
-    error = log_dir.failure
-    known = advice_on(DiskError((error and error.errno) or 0))
-    advice = "check the disk, then start again" if known is None else known.next_step
-    try:
-        left = f", {log_dir.directory.free_space()} bytes are free"
-    except OSError:
-        left = ""
-    return f"log directory {log_dir.path} is offline: {error}{left}; {advice}"
 
 
 disk_log = logging.getLogger("ottla.disk")

@@ -133,6 +133,12 @@ class BrokerMetadata:
         partition = topic and topic.partitions.get(found.topic_partition.partition)
         return partition.directory_of(self.node_id) if partition else None
 
+    def is_stray(self, found: FoundLog) -> bool:
+        """Whether a log is of no partition; called in workers."""
+        topic = None if found.topic_id is None else self.image.topics.by_id.get(found.topic_id)
+        name, index = found.topic_partition  # a copy of a log has the other's topic id
+        return topic is None or topic.name != name or index not in topic.partitions
+
     def log_config(self, topic: str) -> LogConfig:
         """Return the settings of a topic's logs; topics that set the same share them."""
         stored = dict(self.image.configs.of(ConfigResourceType.TOPIC, topic))  # may be a worker's

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ottla.replication.replica_set import ReplicaSet
     from ottla.server.broker.broker import Broker
     from ottla.server.system.environment import RunOnVolume
+    from ottla.storage.directories.log_dir import LogDirectory
 
     Key = tuple[Uuid, int]
 
@@ -133,6 +134,18 @@ class MetadataPublisher:
         self._image = image
         self._begin_changes()
 
+    def host_again(self, log_dir: LogDirectory) -> None:
+        """Serve the partitions of a directory that was offline, and those that waited for it."""
+        replicas = self._replicas
+        names = {log.topic_partition for log in replicas.logs.table.logs_in(log_dir)}
+        names.update(one.topic_partition for one in replicas if replicas.is_restorable(one))
+        names |= replicas.logs.withheld
+        for name in sorted(names):
+            topic = self._image.topics.by_name.get(name.topic)
+            if topic is not None and name.partition in topic.partitions:
+                self._changed.setdefault((topic.topic_id, name.partition), False)
+        self._begin_changes()
+
     def _begin_changes(self) -> None:
         """Change few partitions in this turn: clients write as soon as a topic exists."""
         at_once_s = AT_ONCE_S if len(self._changed) <= LOGS_OF_THE_LOOP else 0.0
@@ -214,6 +227,7 @@ class MetadataPublisher:
         if self._node_id not in image.replicas:
             self._drop_moved(topic, index, now_ms)
             return
+        self._leave_lost(name, index)
         try:
             partition = self._replicas.host(
                 name, index, topic.topic_id, now_ms=now_ms, is_new=is_new
@@ -243,6 +257,16 @@ class MetadataPublisher:
         else:
             self._follow(partition, image.leader, image.leader_epoch)
 
+    def _leave_lost(self, name: str, index: int) -> None:
+        """End the roles of a partition whose directory was offline and has returned."""
+        lost = self._replicas.find(name, index)
+        if lost is None or not self._replicas.is_restorable(lost):
+            return
+        self._replication.leave(lost)
+        if lost.is_leader:
+            self._coordinators.resigned(name, index, lost.leader_epoch)
+        self._replicas.resign(lost, -1, lost.leader_epoch)
+
     def _report_directory(self, partition: Partition, image: PartitionRegistration) -> None:
         """Report the log's directory when the metadata names another one."""
         log_dir = self._replicas.logs.log_dir_of(partition.topic_partition)
@@ -256,7 +280,7 @@ class MetadataPublisher:
             self._replication.directories.placed(partition.topic_id, index, directory_id)
 
     def _stop_serving(self, partition: Partition, image: PartitionRegistration) -> None:
-        """Resign from a partition whose directory is offline: it is not served until a restart."""
+        """Resign from a partition whose directory is offline."""
         self._replication.leave(partition)
         if image.leader == self._node_id or image.leader_epoch <= partition.leader_epoch:
             return

@@ -155,6 +155,14 @@ class NodeHealth:
             checks["unfenced"] = registration is not None and not registration.fenced
         return checks
 
+    def offline(self) -> dict[str, str]:
+        """Return the error of each offline log directory, and what to do; on the node's loop."""
+        return {
+            log_dir.path: log_dir.offline_reason or str(log_dir.failure)
+            for log_dir in self._broker.logs.directories
+            if not log_dir.is_online
+        }
+
     async def ask(self, question: Callable[[], T]) -> T:
         """Call a function on the node's loop; TimeoutError when it does not answer in time."""
         if self.state is not BrokerState.RUNNING:
@@ -250,10 +258,11 @@ class NodePages:
         if health.state is not BrokerState.RUNNING:
             return _answer(is_good=False, state=health.state)
         try:
-            checks = await health.ask(health.checks)
+            checks, offline = await health.ask(lambda: (health.checks(), health.offline()))
         except TimeoutError:
             return _answer(is_good=False, state=health.state, reason="the loop is stuck")
-        return _answer(is_good=all(checks.values()), state=health.state, checks=checks)
+        more = {"offline_log_directories": offline} if offline else {}
+        return _answer(is_good=all(checks.values()), state=health.state, checks=checks, **more)
 
     async def startupz(self, _request: Request) -> Response:
         """Report whether the start is complete, and the number of logs to be opened."""

@@ -117,7 +117,7 @@ def tolerated(config: BrokerConfig, log_dir: LogDirectory) -> Iterator[None]:
     except OSError as error:
         if log_dir.path == config.metadata_directory or is_exhaustion(error):
             raise
-        log_dir.failure = error
+        log_dir.failed(error)
 
 
 def _read_all(config: BrokerConfig, log_dirs: list[LogDirectory]) -> dict[str, MetaProperties]:

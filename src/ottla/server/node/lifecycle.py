@@ -121,6 +121,8 @@ log = logging.getLogger("ottla.node")
 _PLAINTEXT: Final = 0
 _REGISTRATION_RETRY_MS: Final = 100
 _SHUTDOWN_RETRY_MS: Final = 50
+_REGISTER_AGAIN_MS: Final = 1000
+"""More than a registration takes; only one that is lost is repeated."""
 _NOT_RETRIABLE: Final = (
     ErrorCode.INCONSISTENT_CLUSTER_ID,
     ErrorCode.UNSUPPORTED_VERSION,
@@ -160,6 +162,10 @@ class BrokerLifecycle:
         self._on_report_timeout = on_report_timeout
         self._offline: dict[Uuid, bool] = {}
         """Failed directories, each with whether a heartbeat that reported it was answered."""
+        self._report_checks: dict[Uuid, TimerTask] = {}
+        self._registration: BrokerRegistrationRequest | None = None
+        self._returning: dict[Uuid, Pending[None]] = {}
+        """Directories that are online again and not yet registered."""
         self._reported_offset = -1
         """The metadata offset of the last heartbeat."""
         self._waits_for_metadata = False
@@ -212,6 +218,7 @@ class BrokerLifecycle:
         )
         limit_ms = self._config.initial_broker_registration_timeout_ms
         self._deadline_ms = self._clock.monotonic_ms() + limit_ms
+        self._registration = request
         self._register(request)
         return self.registered
 
@@ -244,6 +251,13 @@ class BrokerLifecycle:
         """Complete `registered` if this broker's image has its registration."""
         if 0 <= self.broker_epoch <= self._image.offset_and_epoch.offset:
             self.registered.complete(None)
+        for directory_id in [one for one in self._returning if self.is_registered(one)]:
+            self._returning.pop(directory_id).complete(None)
+
+    def is_registered(self, directory_id: Uuid) -> bool:
+        """Whether this broker's image has a log directory as online."""
+        own = self._image.cluster.brokers.get(self._config.node_id)
+        return own is not None and directory_id in own.log_directories
 
     def start_heartbeats(self) -> Pending[None]:
         """Send heartbeats, which keep the session; complete when the broker is unfenced."""
@@ -258,15 +272,54 @@ class BrokerLifecycle:
                 self._send()
 
     def directory_failed(self, directory_id: Uuid) -> None:
-        """Report at once, and until a restart, that a log directory is offline (KIP-858)."""
+        """Report at once, and until it returns, that a log directory is offline (KIP-858)."""
         if directory_id in self._offline:
             return
         self._offline[directory_id] = False
+        self._returning.pop(directory_id, None)
         limit_ms = self._config.log_dir_failure_timeout_ms
         check = partial(self._check_reported, directory_id)
-        self._timer.add(self._clock.monotonic_ms() + limit_ms, check)
+        due_ms = self._clock.monotonic_ms() + limit_ms
+        self._report_checks[directory_id] = self._timer.add(due_ms, check)
         if not self._is_stopped and self.broker_epoch >= 0:
             self._send()
+
+    def directory_returned(self, directory_id: Uuid) -> Pending[None]:
+        """Register a directory that is online again; complete when this broker's image has it.
+
+        The same incarnation registers again, as Kafka's BrokerRegistrationTracker lets it, and
+        keeps its epoch and leaderships. A directory that fails meanwhile never completes.
+        """
+        self._offline.pop(directory_id, None)
+        check = self._report_checks.pop(directory_id, None)
+        if check is not None:
+            check.cancel()
+        returned = self._returning[directory_id] = Pending()
+        self._register_again()
+        return returned
+
+    def _register_again(self, _now_ms: int = 0) -> None:
+        """Send the registration until it has all directories that are online.
+
+        A heartbeat that was sent before may still take one offline after it.
+        """
+        assert self._registration is not None
+        self.image_changed()
+        if self._is_stopped or not self._returning:
+            return
+        known = dict.fromkeys([*self._registration.log_dirs, *self._returning])
+        self._registration.log_dirs = [one for one in known if one not in self._offline]
+        self._controller.send(self._registration).on_done(self._registered_again)
+        self._timer.add(self._clock.monotonic_ms() + _REGISTER_AGAIN_MS, self._register_again)
+
+    def _registered_again(self, done: Pending[BrokerRegistrationResponse]) -> None:
+        error = done.error or ErrorCode(done.value.error_code)
+        if error and not self._is_stopped:
+            log.info(
+                "the controller did not register a log directory again: %s; it is asked again",
+                error,
+                extra={"event": "directory.not_registered"},
+            )
 
     def _check_reported(self, directory_id: Uuid, _now_ms: int) -> None:
         if self._is_stopped or self._offline[directory_id]:

@@ -29,6 +29,7 @@ from ottla.replication.replica_set import RackAwareReplicaSelector, ReplicaSet
 from ottla.server.broker.broker import Broker
 from ottla.server.broker.coordinator_parts import CoordinatorParts, make_coordinators
 from ottla.server.broker.directory_moves import DirectoryMoves
+from ottla.server.broker.directory_returns import DirectoryReturns, ReturnSteps
 from ottla.server.broker.maintenance import Maintenance
 from ottla.server.broker.metadata import BrokerMetadata, MetadataLog
 from ottla.server.broker.publisher import MetadataPublisher
@@ -312,6 +313,24 @@ class Node:
             reconfigure=broker.log_cleaner.settings_changed,
             close=self._maintenance.close,
         )
+        steps = ReturnSteps(
+            is_idle=resources.workers.is_idle,
+            is_registered=self._lifecycle.is_registered,
+            is_stray=self._metadata.is_stray,
+            assigned=self._metadata.directory_of,
+            register=self._lifecycle.directory_returned,
+            watch=self._maintenance.returned,
+            host=self._publisher.host_again,
+        )
+        self.returns = DirectoryReturns(
+            self._logs,
+            config,
+            resources.identity.cluster_id,
+            steps,
+            loop=resources.core_loop,
+            run_on_volume=resources.workers.disk.run,
+        )
+        parts.add("offline directories", close=self.returns.close)
         self._listeners = NodeListeners(
             resources.loop,
             config,
@@ -637,9 +656,7 @@ class Node:
         def is_stray(found: FoundLog) -> bool:
             progress.opened()
             self.http.opened(found)
-            topic = None if found.topic_id is None else topics.by_id.get(found.topic_id)
-            name, index = found.topic_partition  # a copy of a log has the other's topic id
-            return topic is None or topic.name != name or index not in topic.partitions
+            return self._metadata.is_stray(found)
 
         log_dirs, begin_ms = self._resources.data_dirs, self.clock.monotonic_ms()
         self.http.recovering(log_dirs)
@@ -675,6 +692,7 @@ class Node:
         """Let the controller move the leaderships of an offline directory's partitions."""
         if log_dir.directory_id is not None:  # else it was not registered
             self._lifecycle.directory_failed(log_dir.directory_id)
+        self.returns.failed(log_dir)
 
     def _cordoned_ids(self, config: BrokerConfig) -> list[Uuid]:
         paths = cordoned_directories(config)

@@ -42,7 +42,7 @@ from ottla.server.system.workers import VolumeWorkers, new_lock
 from ottla.storage.directories.log_dir import LogDirectory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Hashable, Iterable
 
     from ottla.config.broker import BrokerConfig
     from ottla.server.broker.metadata import BrokerMetadata
@@ -81,6 +81,11 @@ class WorkerPools:
             partial(environment.start_workers, loop, max(2 * config.log_cleaner_threads, 1))
         )
         """For the log cleaner; its threads may be doubled while the node runs."""
+
+    def is_idle(self, volume: Hashable) -> bool:
+        """Whether no call to a volume waits or runs."""
+        pools = (self.disk, self.new_logs, self.moves, self.cleaning)
+        return all(pool.is_idle(volume) for pool in pools)
 
     def close(self) -> None:
         """Wait for the jobs that run; those that wait are dropped."""

@@ -423,6 +423,16 @@ class RealDirectory:
         """Remove one file."""
         os.unlink(self._prefix + path)
 
+    def drop_cached(self, path: str) -> None:
+        """Flush a file and drop it from memory: the next reads see what the disk has."""
+        descriptor = os.open(self._prefix + path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+            if hasattr(os, "posix_fadvise"):
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(descriptor)
+
     def remove_tree(self, path: str) -> None:
         """Remove a directory and its content."""
         full = self._prefix + path

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
@@ -62,7 +63,12 @@ class VolumeWorkers:
         """start(volume) returns the workers of one volume."""
         self._start = start
         self._pools: dict[Hashable, WorkerPool] = {}
+        self._under_way: Counter[Hashable] = Counter()
         self._is_closed = False
+
+    def is_idle(self, volume: Hashable) -> bool:
+        """Whether no job of the volume waits or runs."""
+        return not self._under_way[volume]
 
     def run(
         self,
@@ -76,7 +82,13 @@ class VolumeWorkers:
         pool = self._pools.get(volume)
         if pool is None:
             pool = self._pools[volume] = self._start(volume)
-        pool.run(job, done)
+        self._under_way[volume] += 1
+
+        def finished(result: T | None, error: Exception | None) -> None:
+            self._under_way[volume] -= 1
+            done(result, error)
+
+        pool.run(job, finished)
 
     def close(self) -> None:
         """Wait for the running jobs; later ones are ignored."""

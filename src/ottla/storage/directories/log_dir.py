@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.config.properties import parse_properties
@@ -16,7 +16,9 @@ from ottla.storage.directories.checkpoints import encode_offsets, read_offsets
 from ottla.storage.layout import (
     CLEAN_MARKER,
     LOCK_FILE,
+    LOG_SUFFIX,
     META_PROPERTIES,
+    RECOVERY_POINT_CHECKPOINT,
     TEMPORARY_SUFFIX,
     Folder,
     file_names,
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.storage")
 META_PROPERTIES_VERSION = 1
 _TEMPORARY: Final = file_names(Folder.LOG_DIRECTORY, TEMPORARY_SUFFIX)
+_PROBE_BYTES: Final = 64 * 1024
+"""More than the last block of a file takes on a full disk."""
 
 
 class MetaProperties(NamedTuple):
@@ -75,6 +79,8 @@ class LogDirectory:
         self.path = path
         self.directory = directory
         self.failure: OSError | None = None
+        self.offline_reason = ""
+        """Why it is offline and what to do, in one line."""
         self.had_clean_shutdown = False
         self.previous_broker_epoch = -1
         self.meta: MetaProperties | None = None
@@ -84,6 +90,8 @@ class LogDirectory:
         """Whether clients' records for this directory are refused."""
         self._lock: Lock | None = None
         self._is_open = False
+        self._was_opened = False
+        """Whether this process has removed the clean shutdown marker."""
         self._checkpoints = 0
         self._begun: dict[str, int] = {}  # checkpoint name → newest sequence of any content
         self._in_place: dict[str, int] = {}  # checkpoint name → sequence of the file's content
@@ -128,7 +136,67 @@ class LogDirectory:
             self.previous_broker_epoch = decode_clean_marker(directory.read_file(CLEAN_MARKER))
             directory.remove(CLEAN_MARKER)
             directory.sync()
-        self._is_open = True
+        self._is_open = self._was_opened = True
+
+    def failed(self, error: OSError) -> None:
+        """Put it offline; its lock is released, as by Kafka, so that the disk can be unmounted."""
+        if self.failure is None:
+            self.failure = error
+        with suppress(OSError):
+            self.release()
+
+    def check_return(self, cluster_id: str, node_id: int, reserve_bytes: int) -> None:
+        """Lock an offline directory whose disk works and that no other process used.
+
+        The log's bytes beyond the recovery points are read from the disk afterwards: after a failed
+        sync the page cache may hold what the disk never got. Runs in a worker. LocalDiskError when
+        the directory may not return, CorruptMessage, OSError when the disk still fails.
+        """
+        directory = self.directory
+        if not directory.exists(META_PROPERTIES):
+            raise LocalDiskError(f"it has no {META_PROPERTIES}; mount its disk there")
+        meta = decode_meta_properties(directory.read_file(META_PROPERTIES))
+        expected = self.meta
+        if expected is None:  # it failed before its id was read
+            expected = meta._replace(cluster_id=cluster_id, node_id=node_id)
+        if meta != expected or meta.directory_id is None:
+            raise LocalDiskError(
+                f"its {META_PROPERTIES} has cluster.id {meta.cluster_id}, node.id {meta.node_id} "
+                f"and directory.id {meta.directory_id}, expected are {expected.cluster_id}, "
+                f"{expected.node_id} and {expected.directory_id}; mount the disk that failed, or "
+                "start the node again"
+            )
+        if self._was_opened and directory.exists(CLEAN_MARKER):
+            raise LocalDiskError(
+                "another process has used it since it failed; start the node again"
+            )
+        free_bytes = directory.free_space()
+        if free_bytes < reserve_bytes:
+            raise LocalDiskError(
+                f"{free_bytes} bytes are free, less than its reserve of {reserve_bytes}; free some "
+                "space, or lower log.dir.reserve.bytes"
+            )
+        self.lock()
+        path = f"{RECOVERY_POINT_CHECKPOINT}.0{TEMPORARY_SUFFIX}"
+        with closing(directory.open(path, create=True)) as file:
+            file.write_at(0, bytes(_PROBE_BYTES))
+            file.sync()
+        directory.remove(path)
+        self._forget_unflushed()
+
+    def _forget_unflushed(self) -> None:
+        """Drop from the page cache the segments that were not flushed as a whole."""
+        points = {
+            str(name): end for name, end in self.read_offsets(RECOVERY_POINT_CHECKPOINT).items()
+        }
+        for name in self.directory.list():
+            if not self.directory.is_directory(name):
+                continue
+            segments = sorted(one for one in self.directory.list(name) if one.endswith(LOG_SUFFIX))
+            for segment, following in zip(segments, [*segments[1:], None], strict=True):
+                end = following and following.removesuffix(LOG_SUFFIX)
+                if end is None or not end.isdigit() or int(end) > points.get(name, 0):
+                    self.directory.drop_cached(f"{name}/{segment}")
 
     def lock(self) -> None:
         """Take the lock `.lock` unless it is held already."""

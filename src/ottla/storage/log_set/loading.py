@@ -58,6 +58,9 @@ class LoadedLogs:
         elif log.is_future:
             self._logs.futures.found(log_dir, log, self._now_ms)
         elif log.topic_partition in self._logs.table.logs:
+            if self._logs.is_loaded:  # the replica came back to this broker while it was offline
+                self._logs.retire(log, log_dir, self._now_ms)
+                return
             self._add_second(log_dir, log, self._assigned(log))
         else:
             self._logs.table.add(log_dir, log)

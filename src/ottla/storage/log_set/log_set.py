@@ -96,7 +96,8 @@ class LogSet:
         """Directories requested for replicas that do not exist yet."""
         self.config_for = config_for
         self.rng = rng
-        self._is_loaded = False
+        self.is_loaded = False
+        """Whether the logs of all directories were taken."""
 
     def open(self) -> None:
         """Lock every directory and read how its last run ended; opening twice has no effect.
@@ -112,7 +113,9 @@ class LogSet:
     def fail_at_start(self, log_dir: LogDirectory, error: OSError) -> None:
         """Put a directory offline; KafkaError when descriptors ran out."""
         if is_exhaustion(error):
-            self._abort_start(log_dir, error)
+            if not self.is_loaded:
+                self._abort_start(log_dir, error)
+            error = OSError(str(error))  # a directory that returns: it is tried again
         self.fail(log_dir, error)
 
     def load(
@@ -136,12 +139,29 @@ class LogSet:
         `is_stray` selects the logs that no longer belong to this node; logs without a topic id
         never do.
         """
-        return [
-            DirectoryLoader(
-                log_dir, self.config_for, now_ms, self.events, is_stray or (lambda _found: False)
-            )
-            for log_dir in self.online_directories
-        ]
+        is_stray = is_stray or (lambda _found: False)
+        return [self.loader(log_dir, now_ms, is_stray) for log_dir in self.online_directories]
+
+    def loader(
+        self, log_dir: LogDirectory, now_ms: int, is_stray: Callable[[FoundLog], bool]
+    ) -> DirectoryLoader:
+        """Return the job that loads one directory."""
+        return DirectoryLoader(log_dir, self.config_for, now_ms, self.events, is_stray)
+
+    def take_returned(
+        self, loader: DirectoryLoader, now_ms: int, assigned: Callable[[FoundLog], Uuid | None]
+    ) -> Work[list[DurableCheckpoint]]:
+        """Put a directory online that was offline, as `take_loaded` with its logs.
+
+        Nothing of the time before its failure may be under way.
+        """
+        log_dir = loader.log_dir
+        self.removals.forget(log_dir)
+        for partition, broken in list(self.broken.items()):
+            if broken.log_dir is log_dir:
+                del self.broken[partition]
+        log_dir.failure = None
+        return self.take_loaded([loader], now_ms, assigned)
 
     def take_loaded(
         self,
@@ -165,7 +185,7 @@ class LogSet:
             else:
                 yield from taking.take(loader)
         self.futures.settle(now_ms, assigned)
-        self._is_loaded = True
+        self.is_loaded = True
         self._check_online()
         return [self.checkpoints.durable(log_dir) for log_dir in taking.outdated]
 
@@ -269,12 +289,14 @@ class LogSet:
         """
         log = self.get(partition)
         if log is not None:
+            self.withheld.discard(partition)
             log.assign_topic_id(topic_id)
             return log
         if partition in self.broken:
             broken = self.broken[partition]
             raise LocalDiskError(str(broken)) from broken.error
         self._refuse_second(partition, is_new=is_new)
+        self.withheld.discard(partition)
         log_dir, log = self._make(partition, topic_id, now_ms, directory_id)
         self.table.add(log_dir, log)
         self.flushes.request(log)
@@ -495,7 +517,7 @@ class LogSet:
 
         There is an iterator for each directory; a list of it must be done before the next is taken.
         """
-        online = self.online_directories if self._is_loaded else ()
+        online = self.online_directories if self.is_loaded else ()
         return [self._closing.batches(log_dir) for log_dir in online]
 
     def shutdown(self, broker_epoch: int = -1) -> None:
@@ -511,7 +533,7 @@ class LogSet:
         for jobs in chain.from_iterable(self.closing_jobs()):
             for job in jobs:
                 run_now(job)
-        for log_dir in self.online_directories if self._is_loaded else ():
+        for log_dir in self.online_directories if self.is_loaded else ():
             try:
                 self.checkpoints.write_all_now(log_dir)
                 if log_dir.is_online and self._is_settled(log_dir):

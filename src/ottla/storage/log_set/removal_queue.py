@@ -48,6 +48,10 @@ class RemovalQueue:
         """Add a deleted partition's directory, or one whose removal must be retried."""
         self._removals.append(removal)
 
+    def forget(self, log_dir: LogDirectory) -> None:
+        """Forget a directory that is read again: the deleted ones in it are found then."""
+        self._removals = [one for one in self._removals if one.log_dir is not log_dir]
+
     def segments_deleted(self, log: PartitionLog) -> None:
         """Record that a log has deleted segments whose files must be removed."""
         if self._table.holds(log):

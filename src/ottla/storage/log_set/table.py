@@ -96,8 +96,7 @@ class LogTable:
         """
         if is_exhaustion(error):
             return []
-        if log_dir.failure is None:
-            log_dir.failure = error if isinstance(error, OSError) else OSError(str(error))
+        log_dir.failed(error if isinstance(error, OSError) else OSError(str(error)))
         lost = self.logs_in(log_dir)
         for log in lost:
             log.fail(log.failure or log_dir.failure)
