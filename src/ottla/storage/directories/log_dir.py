@@ -5,6 +5,7 @@ Kafka: kafka.log.LogManager (per directory), CleanShutdownFileHandler, MetaPrope
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 from contextlib import closing, suppress
@@ -178,9 +179,10 @@ class LogDirectory:
             )
         self.lock()
         path = f"{RECOVERY_POINT_CHECKPOINT}.0{TEMPORARY_SUFFIX}"
-        with closing(directory.open(path, create=True)) as file:
-            file.write_at(0, bytes(_PROBE_BYTES))
-            file.sync()
+        directory.write_at(path, 0, bytes(_PROBE_BYTES))
+        directory.drop_cached(path)
+        if directory.read_file(path) != bytes(_PROBE_BYTES):
+            raise OSError(errno.EIO, "the disk does not keep what was written", path)
         directory.remove(path)
         self._forget_unflushed()
 
