@@ -90,6 +90,15 @@ CASES: dict[str, dict[str | tuple[str, str], Shape]] = {
     },
     "KafkaProcessorBusy": {(f"{IDLE}_percent", f"{IDLE}percent"): Shape("", 0.9, 0.05)},
     "OttlaLoopLag": {"ottla_loop_lag_recent_seconds": Shape('quantile="0.999"', 0.001, 1.5)},
+    "OttlaRemoteStorageAway": {"ottla_remote_storage_away": Shape("", 0, 1)},
+    "KafkaRemoteStorageErrors": {
+        (
+            f"{BROKER_TOPIC}remote{call}errors_total",
+            f"{BROKER_TOPIC}remote{call}errorspersec_total",
+        ): Shape("", 0, 1, is_counter=True)
+        for call in ("copy", "delete", "fetch")
+    },
+    "OttlaRemoteCallHangs": {"ottla_remote_call_oldest_seconds": Shape('kind="copier"', 2, 900)},
     "KafkaConsumerGroupLate": {"kafka_consumer_lag_millis": Shape(LAG_LABELS, 20, 900_000)},
     "KafkaConsumerGroupLagGrows": {
         "kafka_consumergroup_lag": Shape(LAG_LABELS, 0, 500, is_counter=True)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.metadata.resources import ConfigResourceType
 from ottla.metrics.sampled_stat import SampledStat, SampleWindow
+from ottla.quota.rates import over_rate_ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,10 +73,18 @@ class ReplicationQuota:
 
         Kafka: org.apache.kafka.common.metrics.stats.SimpleRate.
         """
-        samples = self._stat.recorded(now_ms)
-        oldest_ms = min((sample.start_ms for sample in samples), default=now_ms)
-        elapsed_ms = max(now_ms - oldest_ms, self._sample_ms)
-        return sum(sample.total for sample in samples) * 1000 / elapsed_ms
+        total = sum(sample.total for sample in self._stat.recorded(now_ms))
+        return total * 1000 / self._window_ms(now_ms)
+
+    def _window_ms(self, now_ms: int) -> int:
+        starts_ms = (sample.start_ms for sample in self._stat.recorded(now_ms))
+        return max(now_ms - min(starts_ms, default=now_ms), self._sample_ms)
+
+    def wait_ms(self, now_ms: int) -> int:
+        """Return after which time without copies the rate is that of the limit; 0 below it."""
+        rate = self.rate(now_ms)
+        over_ms = over_rate_ms(rate, self.limit, self._window_ms(now_ms))
+        return over_ms if rate > self.limit else 0
 
     def is_exceeded(self, now_ms: int) -> bool:
         """Whether listed replicas have to wait."""

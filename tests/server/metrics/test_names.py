@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import ottla
 from ottla.testing.cluster import Cluster
+from tests.server.remote.test_tier import settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,6 +70,34 @@ CLASSIC = [
     "kafka_server_replicamanager_underreplicatedpartitions",
     "kafka_server_socket_server_metrics_connection_count",
     "process_open_fds",
+    *(
+        f"kafka_server_brokertopicmetrics_{name}"
+        for name in (
+            "buildremotelogauxstateerrors_total",
+            "buildremotelogauxstaterequests_total",
+            "remotecopybytes_total",
+            "remotecopyerrors_total",
+            "remotecopylagbytes",
+            "remotecopylagsegments",
+            "remotecopyrequests_total",
+            "remotedeleteerrors_total",
+            "remotedeletelagbytes",
+            "remotedeletelagsegments",
+            "remotedeleterequests_total",
+            "remotefetchbytes_total",
+            "remotefetcherrors_total",
+            "remotefetchrequests_total",
+            "remotelogmetadatacount",
+            "remotelogsizebytes",
+            "remotelogsizecomputationtime",
+        )
+    ),
+    "kafka_log_remote_remotelogmanager_remotelogmanagertasksavgidle_percent",
+    "kafka_log_remote_remotelogmanager_remotelogreaderfetchrateandtimems_count",
+    "kafka_log_remote_remotestoragethreadpool_remotelogreaderavgidle_percent",
+    "kafka_log_remote_remotestoragethreadpool_remotelogreadertaskqueuesize",
+    "kafka_server_rlmcopy_byte_rate",
+    "kafka_server_rlmfetch_byte_rate",
 ]
 # … from the metrics reporter where it differs …
 REPORTER = [
@@ -85,6 +114,9 @@ REPORTER = [
     "kafka_server_raft_metrics_current_state_info",
     "kafka_server_raft_metrics_high_watermark",
     "kafka_server_replicamanager_underreplicatedpartitions",
+    "kafka_server_brokertopicmetrics_remotecopybytespersec_total",
+    "kafka_server_brokertopicmetrics_buildremotelogauxstateerrorspersec_total",
+    "kafka_log_remote_remotelogmanager_remotelogmanagertasksavgidlepercent",
 ]
 # … and from the exporters of lag and topics.
 EXPORTERS = [
@@ -106,9 +138,9 @@ EXPORTERS = [
 ]
 
 
-def served(spelling: str) -> set[str]:
+def served(spelling: str, **settings: object) -> set[str]:
     """Return the sample names of a node with a topic, a group and a little traffic."""
-    config = {"metrics.listener": "127.0.0.1:0", "metrics.names": spelling}
+    config = {"metrics.listener": "127.0.0.1:0", "metrics.names": spelling, **settings}
     with Cluster(config=config) as cluster:
         with ottla.Admin(bootstrap_servers=cluster.bootstrap) as admin:
             admin.create_topic("topic")
@@ -129,15 +161,20 @@ def served(spelling: str) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def classic() -> set[str]:
+def classic(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     """Return the names of the default spelling."""
-    return served("classic")
+    return served("classic", **settings_of(tmp_path_factory.mktemp("tier")))
 
 
 @pytest.fixture(scope="module")
-def reporter() -> set[str]:
+def reporter(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     """Return the names of the other spelling."""
-    return served("reporter")
+    return served("reporter", **settings_of(tmp_path_factory.mktemp("tier")))
+
+
+def test_without_a_tier_none_of_its_metrics_is_served() -> None:
+    """Nothing is counted or measured for them."""
+    assert not [name for name in served("both") if "remote" in name and "remotetime" not in name]
 
 
 def test_stored_dashboards_find_their_classic_names(classic: set[str]) -> None:

@@ -89,6 +89,7 @@ class Node:
         names = {name.replace("_", "."): value for name, value in settings.items()}
         config = parse_broker_config(development_defaults() | names)
         self.reader = RemoteReader(self.segments, config, loop, self._add)
+        self.counts = self.reader.counts["t"]
 
     def _add(self, job: Callable[[], Any], done: Callable[[Any, Any], None]) -> None:
         def run() -> None:
@@ -156,7 +157,7 @@ def test_all_records_come_from_both_tiers(node: Node, log: PartitionLog) -> None
         offset = batches[-1].last_offset + 1
     assert from_tier > 8
     assert node.reader.open_count == 0
-    assert node.reader.read_count == from_tier
+    assert node.counts.read_count == from_tier
 
 
 def test_what_is_not_in_the_lineage_is_out_of_range(node: Node, log: PartitionLog) -> None:
@@ -165,7 +166,7 @@ def test_what_is_not_in_the_lineage_is_out_of_range(node: Node, log: PartitionLo
     with pytest.raises(KafkaError, match="does not exist in remote tier") as missing:
         node.read(log, 3)
     assert missing.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
-    assert not node.reader.failed_count
+    assert not node.counts.failed_read_count
 
 
 def test_errors_of_the_tier_are_answers(node: Node, log: PartitionLog) -> None:
@@ -186,7 +187,7 @@ def test_errors_of_the_tier_are_answers(node: Node, log: PartitionLog) -> None:
     with pytest.raises(KafkaError) as corrupt:
         node.read(log, 3)
     assert corrupt.value.code is ErrorCode.CORRUPT_MESSAGE
-    assert node.reader.failed_count == 2
+    assert node.counts.failed_read_count == 2
     node.tier.logs[segment.segment_id] = whole
     assert node.read(log, 3)[0]
     assert node.reader.open_count == 0
@@ -245,11 +246,11 @@ def test_the_rate_of_reads_is_measured(log: PartitionLog) -> None:
         put(other, 2)
     other.update_high_watermark(20)
     node.segments.add(node.tier.take_over(other, 1))
-    assert not node.reader.is_throttled
+    assert not node.reader.must_wait()
     node.read(other, 0)
-    assert node.reader.is_throttled
+    assert node.reader.must_wait()
     node.clock.ms = 60_000
-    assert not node.reader.is_throttled
+    assert not node.reader.must_wait()
     assert log
 
 

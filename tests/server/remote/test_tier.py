@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+import urllib.request
 from typing import TYPE_CHECKING
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 import ottla
 from ottla.testing import Cluster
@@ -263,15 +265,73 @@ def test_the_copy_quota_holds_copies_back_until_it_is_raised(tmp_path: Path) -> 
     """As in Kafka a segment's whole size is booked before, so the first one passes."""
     settings = settings_of(tmp_path)
     settings["remote.log.manager.copy.max.bytes.per.second"] = "1000"
+    settings["metrics.listener"] = "127.0.0.1:0"
     with Cluster(config=settings) as cluster:
         fill(cluster)
         until(cluster, lambda _start, _local, high: high >= 0)
         first = len(copied(tmp_path))
         time.sleep(2)
         assert len(copied(tmp_path)) == first == 1
+        found = figures(cluster)
+        assert found[f"{TOPIC_FIGURES}copylagsegments"] == 4  # of six, one active
+        assert found[f"{TOPIC_FIGURES}copylagbytes"] > 2_000_000
+        assert found["kafka_server_remotelogmanager_remote_copy_throttle_time_max"] > 1000
+        assert found["kafka_server_rlmcopy_byte_rate"] > 1000
         with ottla.Admin(bootstrap_servers=cluster.bootstrap) as admin:
             broker = ottla.ConfigResource(ottla.ResourceType.BROKER, "")
             admin.alter_configs(
                 {broker: {"remote.log.manager.copy.max.bytes.per.second": "1000000000"}}
             )
         until_copied(cluster)
+        assert len(read_all(cluster)) == RECORDS
+        end = time.monotonic() + 30
+        stored = sum(path.stat().st_size for path in copied(tmp_path))
+        while (found := figures(cluster))[f"{TOPIC_FIGURES}logsizebytes"] != stored:
+            assert time.monotonic() < end, found
+            time.sleep(0.05)
+        assert found[f"{TOPIC_FIGURES}copybytes_total"] == stored
+        assert found[f"{TOPIC_FIGURES}logmetadatacount"] == len(copied(tmp_path))
+        assert found[f"{TOPIC_FIGURES}copylagsegments"] == 0
+        assert found[f"{TOPIC_FIGURES}fetchbytes_total"] > 0
+        manager = "kafka_log_remote_remotelogmanager_"
+        assert found[f"{manager}remotelogreaderfetchrateandtimems_count"] > 0
+        assert found[f"{manager}localretentionsizein_percent"] > 100  # of one byte
+        assert found["ottla_remote_storage_away"] == 0
+
+
+TOPIC_FIGURES = "kafka_server_brokertopicmetrics_remote"
+
+
+def figures(cluster: Cluster) -> dict[str, float]:
+    """Return the topic's metrics by name, else the node's."""
+    with urllib.request.urlopen(cluster.metrics_url, timeout=60) as answer:
+        families = list(text_string_to_metric_families(answer.read().decode()))
+    samples = [sample for family in families for sample in family.samples]
+    node = {sample.name: sample.value for sample in samples if not sample.labels}
+    return node | {one.name: one.value for one in samples if one.labels.get("topic") == "t"}
+
+
+def test_thread_counts_change_while_the_node_runs(tmp_path: Path) -> None:
+    """Within half and double, as in Kafka."""
+    with Cluster(config=settings_of(tmp_path)) as cluster:
+        names = {
+            "remote.log.manager.copier.thread.pool.size": 20,
+            "remote.log.manager.expiration.thread.pool.size": 5,
+            "remote.log.manager.follower.thread.pool.size": 1,
+            "remote.log.reader.threads": 15,
+        }
+        with ottla.Admin(bootstrap_servers=cluster.bootstrap) as admin:
+            broker = ottla.ConfigResource(ottla.ResourceType.BROKER, "")
+            admin.alter_configs({broker: {name: str(count) for name, count in names.items()}})
+            end = time.monotonic() + 30
+            while cluster.run(thread_counts) != list(names.values()):
+                assert time.monotonic() < end
+                time.sleep(0.05)
+            (error,) = admin.alter_configs({broker: {"remote.log.reader.threads": "31"}}).values()
+            assert "should not be greater than double the current value 15" in str(error)
+
+
+def thread_counts(node: Node) -> list[int]:
+    """Return how many calls of each kind run at a time."""
+    assert node.remote_logs is not None
+    return [calls.count for calls in node.remote_logs.tier.calls.values()]

@@ -71,7 +71,7 @@ def table_of(*states: SegmentState) -> PartitionSegments:
 )
 def test_expiry(config: LogConfig, log: LogPosition, expired: list[int], start_offset: int) -> None:
     """By time, size and start, oldest first; the log's start moves behind them."""
-    found, start = expired_segments(table_of(*[_COPIED] * 4), log, config, 10_000)
+    found, start, _ = expired_segments(table_of(*[_COPIED] * 4), log, config, 10_000)
     assert [one.start_offset for one in found] == expired
     assert start == start_offset
 
@@ -90,10 +90,10 @@ def test_a_clock_that_jumps_deletes_one_segment_at_a_time(
 ) -> None:
     """The disk does the same; what is too large goes by its size all the same."""
     config = replace(KEPT, retention_ms=8000)
-    found, _ = expired_segments(table_of(*[_COPIED] * 4), LOG, config, 103_500, step)
+    found, *_ = expired_segments(table_of(*[_COPIED] * 4), LOG, config, 103_500, step)
     assert [one.start_offset for one in found] == expired
     config = replace(config, retention_bytes=0)
-    found, _ = expired_segments(table_of(*[_COPIED] * 4), LOG, config, 103_500, step)
+    found, *_ = expired_segments(table_of(*[_COPIED] * 4), LOG, config, 103_500, step)
     assert len(found) == 4
 
 
@@ -101,9 +101,9 @@ def test_unfinished_work_is_finished() -> None:
     """Deletions are repeated; an abandoned copy counts nothing and goes below the start."""
     started = SegmentState.COPY_SEGMENT_STARTED
     table = table_of(_DELETING, started, _COPIED)
-    found, start = expired_segments(table, LOG, replace(KEPT, retention_bytes=150), 0)
+    found, start, _ = expired_segments(table, LOG, replace(KEPT, retention_bytes=150), 0)
     assert ([one.start_offset for one in found], start) == ([0], 0)
-    found, start = expired_segments(table, LOG, replace(KEPT, retention_bytes=50), 0)
+    found, start, _ = expired_segments(table, LOG, replace(KEPT, retention_bytes=50), 0)
     assert [one.start_offset for one in found] == [20, 0, 10]
     assert start == 30
 

@@ -12,7 +12,7 @@ from ottla.metrics.ledger import Ledger
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ottla.server.controller.channel import ControllerChannel
     from ottla.server.controller.quorum_view import QuorumRequests, QuorumView
     from ottla.server.controller.schedule import FailureDetection
-    from ottla.server.remote.log_manager import RemoteCounts
+    from ottla.server.remote.log_manager import RemoteLogManager
     from ottla.server.remote.reader import RemoteReader
     from ottla.server.requests.decompression import Decompression
     from ottla.server.share.partitions import SharePartitions
@@ -100,7 +100,7 @@ class Broker:
     decompression: Decompression
     remote_reader: RemoteReader | None = field(init=False, default=None)
     """Reads the tier; set where remote.log.storage.system.enable is true."""
-    remote_counts: Mapping[str, RemoteCounts] = field(init=False, default_factory=dict)
+    remote_logs: RemoteLogManager | None = field(init=False, default=None)
     """Copies to the tier and deletions there, by topic."""
     ledger: Ledger = field(init=False, default_factory=Ledger)
     """Of the memory that is kept for clients."""

@@ -267,7 +267,7 @@ class ConsumerRead(FetchRead):
         if reader is None:
             self._fail(key, replica, ErrorCode.OFFSET_OUT_OF_RANGE)
             return True
-        if reader.is_throttled:
+        if reader.must_wait():
             self._throttled += (replica,)
         else:
             read = reader.read(replica.log, error, self.isolation)

@@ -10,7 +10,6 @@ equal: 1 minus the CPU share of the loop's thread.
 from __future__ import annotations
 
 from itertools import accumulate
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.metrics import families
@@ -29,6 +28,7 @@ from ottla.metrics.samples import QUANTILES, Buckets, Meter, Recent
 from ottla.server.metrics.cluster import ClusterMetrics
 from ottla.server.metrics.groups import CoordinatorMetrics, GroupMetrics, TransactionMetrics
 from ottla.server.metrics.partitions import PartitionMetrics, share_series
+from ottla.server.metrics.remote import remote_series
 from ottla.server.metrics.requests import QuotaMetrics
 from ottla.server.system.turns import BOUNDS_S
 
@@ -329,30 +329,6 @@ _REPLICATED_IN, _REPLICATED_OUT, _MOVED_IN, _MOVED_OUT = (
         ("ReassignmentBytesOutPerSec", "Of these to replicas that a reassignment adds."),
     )
 )
-_REMOTE_BYTES, _REMOTE_READS, _REMOTE_ERRORS = (
-    meter("kafka.server", "BrokerTopicMetrics", name, text)
-    for name, text in (
-        ("RemoteFetchBytesPerSec", "Bytes read from remote storage for fetches."),
-        ("RemoteFetchRequestsPerSec", "Reads of remote storage for fetches."),
-        ("RemoteFetchErrorsPerSec", "Those that failed, searches by time included."),
-    )
-)
-_REMOTE_COUNTS = tuple(
-    (meter("kafka.server", "BrokerTopicMetrics", name, text), attrgetter(attribute))
-    for name, attribute, text in (
-        ("RemoteCopyBytesPerSec", "copied_bytes", "Bytes copied to remote storage."),
-        ("RemoteCopyRequestsPerSec", "copy_count", "Segments whose copy began."),
-        ("RemoteCopyErrorsPerSec", "failed_copy_count", "Copies that failed."),
-        ("RemoteDeleteRequestsPerSec", "delete_count", "Deletions of remote segments."),
-        ("RemoteDeleteErrorsPerSec", "failed_delete_count", "Those that failed."),
-    )
-)
-_REMOTE_QUEUE = gauge(
-    "kafka.log.remote",
-    "RemoteStorageThreadPool",
-    "RemoteLogReaderTaskQueueSize",
-    "Reads of remote storage that wait for a thread.",
-)
 _CONNECTIONS = client_gauge("socket-server-metrics", "connection-count", "Open connections.")
 _CONNECTIONS_NAME = _CONNECTIONS._replace(classic=_CONNECTIONS.reporter)
 _ACCEPTED = own(
@@ -443,6 +419,7 @@ class NodeMetrics:
         add(self._disks)
         add(lambda: cleaner_series(broker.log_cleaner, broker.logs.directories))
         add(self._network)
+        add(lambda: remote_series(broker))
         add(self._limits)
         add(requests.collect)
         partitions = PartitionMetrics(broker.replicas, level=level, now_s=now_s)
@@ -523,15 +500,6 @@ class NodeMetrics:
         }
         if (reader := broker.remote_reader) is not None:
             waiting |= {"RemoteFetch": reader.fetches, "RemoteListOffsets": reader.searches}
-            yield Series(_REMOTE_BYTES, _ONE, (reader.read_bytes,))
-            yield Series(_REMOTE_READS, _ONE, (reader.read_count,))
-            yield Series(_REMOTE_ERRORS, _ONE, (reader.failed_count,))
-            yield Series(_REMOTE_QUEUE, _ONE, (reader.queued_count,))
-            counts = broker.remote_counts
-            topics = ("", *(label_text(topic=topic) for topic in counts))
-            for family, read in _REMOTE_COUNTS:
-                by_topic = [read(count) for count in counts.values()]
-                yield Series(family, topics, [sum(by_topic), *by_topic])
         names = tuple(label_text(delayedOperation=name) for name in waiting)
         yield Series(
             _PURGATORY_SIZE, names, [purgatory.watched_count for purgatory in waiting.values()]

@@ -267,10 +267,6 @@ class Node:
             loop,
             run_on_volume=resources.workers.disk.run,
         )
-        builder = RemoteStateBuilder(
-            topic, tier.storage, channel, tier.followers, self.config.node_id
-        )
-        self.broker.replication.build_remote_state = builder.build
         manager = self.remote_logs = log_manager.RemoteLogManager(
             topic,
             replicas,
@@ -281,7 +277,11 @@ class Node:
             rng=resources.environment.rng,
             on_failure=self._halt,
         )
-        self.broker.remote_counts = manager.counts
+        self.broker.remote_logs = manager
+        builder = RemoteStateBuilder(
+            topic, tier, channel, self.config.node_id, counts=manager.counts
+        )
+        self.broker.replication.build_remote_state = builder.build
         self._connect_tier = manager.connect
         self._parts.add(
             "remote storage",
@@ -291,7 +291,7 @@ class Node:
             close=manager.close,
         )
         self.broker.remote_reader = reader = RemoteReader(
-            manager, self.config, loop, tier.readers.run
+            manager, self.config, loop, tier.readers.run, manager.counts
         )
         self._parts.add("remote reads", reconfigure=reader.reconfigure, close=reader.close)
 

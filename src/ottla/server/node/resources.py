@@ -171,7 +171,8 @@ class NodeResources:
 
     def open_tier(self, config: BrokerConfig) -> Tier:
         """Return the storage manager, not connected, its index cache and workers; PluginError."""
-        from ottla.server.remote.log_manager import Tier
+        from ottla.server.remote.calls import RemoteCalls
+        from ottla.server.remote.log_manager import Tier, thread_counts
         from ottla.storage.remote.index_cache import RemoteIndexCache
 
         environment, loop = self.environment, self.loop
@@ -184,14 +185,11 @@ class NodeResources:
             now_ms=environment.clock.monotonic_ms,
             new_lock=new_lock,
         )
-        return Tier(
-            storage,
-            cache,
-            environment.start_workers(loop, config.remote_log_manager_copier_thread_pool_size),
-            environment.start_workers(loop, config.remote_log_manager_expiration_thread_pool_size),
-            environment.start_workers(loop, config.remote_log_reader_threads),
-            environment.start_workers(loop, config.remote_log_manager_follower_thread_pool_size),
+        pool, clock = environment.start_detached(loop), environment.clock
+        copiers, expirers, followers, readers = (
+            RemoteCalls(pool, count, clock) for count in thread_counts(config)
         )
+        return Tier(storage, cache, pool, copiers, expirers, readers, followers)
 
     def log_cleaner(self, logs: LogSet, metadata: BrokerMetadata) -> LogCleaner:
         """Return the log cleaning, with the settings in force and secret seeds."""

@@ -16,10 +16,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from ottla.errors import ConfigError, KafkaError
-from ottla.metrics.sampled_stat import SampleWindow
+from ottla.metrics.sampled_stat import SampledStat, SampleWindow
 from ottla.purgatory.backoff import Backoff
 from ottla.purgatory.pending import Pending
 from ottla.quota.replication import ReplicationQuota
+from ottla.server.remote.figures import RemoteCounts, RemoteSizes
 from ottla.storage.log.leader_epochs import EpochEntry, LeaderEpochs
 from ottla.storage.log.partition_log import NO_OFFSET
 from ottla.storage.log.retention import ClockJumpDetector
@@ -39,8 +40,9 @@ if TYPE_CHECKING:
     from ottla.purgatory.work import Work
     from ottla.replication.partition import Partition
     from ottla.replication.replica_set import ReplicaSet
+    from ottla.server.remote.calls import RemoteCalls
     from ottla.server.remote.metadata_topic import RemoteMetadataTopic
-    from ottla.server.system.environment import WorkerPool
+    from ottla.server.system.environment import DetachedPool
     from ottla.storage.log.partition_log import PartitionLog
     from ottla.storage.remote.copying import SegmentToCopy
     from ottla.storage.remote.index_cache import RemoteIndexCache
@@ -61,15 +63,37 @@ log = logging.getLogger("ottla.remote")
 
 
 class Tier(NamedTuple):
-    """The tier, and the workers that may wait for it."""
+    """The tier, and the calls that may wait for it."""
 
     storage: ConnectedStorage
     index_cache: RemoteIndexCache
-    copiers: WorkerPool
-    expirers: WorkerPool
-    readers: WorkerPool
-    followers: WorkerPool
+    pool: DetachedPool
+    """The threads of all calls."""
+    copiers: RemoteCalls
+    expirers: RemoteCalls
+    readers: RemoteCalls
+    followers: RemoteCalls
     """For the states of followers that begin behind the records of the tier."""
+
+    @property
+    def calls(self) -> dict[str, RemoteCalls]:
+        """The calls by their settings' names."""
+        return {
+            "copier": self.copiers,
+            "expiration": self.expirers,
+            "follower": self.followers,
+            "reader": self.readers,
+        }
+
+
+def thread_counts(config: BrokerConfig) -> tuple[int, int, int, int]:
+    """Return how many calls of each kind run at a time, in the order of `Tier.calls`."""
+    return (
+        config.remote_log_manager_copier_thread_pool_size,
+        config.remote_log_manager_expiration_thread_pool_size,
+        config.remote_log_manager_follower_thread_pool_size,
+        config.remote_log_reader_threads,
+    )
 
 
 class _Leadership:
@@ -81,11 +105,13 @@ class _Leadership:
         "is_cancelled",
         "leader_epoch",
         "retry_ms",
+        "sizes",
         "unconfirmed",
     )
 
-    def __init__(self, leader_epoch: int) -> None:
+    def __init__(self, leader_epoch: int, sizes: RemoteSizes) -> None:
         self.leader_epoch = leader_epoch
+        self.sizes = sizes
         self.copied_offset: int | None = None
         """The last offset that the tier has of this log; None until it is looked up."""
         self.is_cancelled = False
@@ -96,22 +122,6 @@ class _Leadership:
         """No copy begins before this time of the monotonic clock."""
         self.unconfirmed: SegmentUpdate | None = None
         """The end of a copy whose record was written and not read back in time."""
-
-
-class RemoteCounts:
-    """What was copied and deleted of one topic since the start."""
-
-    __slots__ = (
-        "copied_bytes",
-        "copy_count",
-        "delete_count",
-        "failed_copy_count",
-        "failed_delete_count",
-    )
-
-    def __init__(self) -> None:
-        self.copied_bytes = self.copy_count = self.failed_copy_count = 0
-        self.delete_count = self.failed_delete_count = 0
 
 
 class RemoteLogManager:
@@ -136,23 +146,27 @@ class RemoteLogManager:
         self._replicas = replicas
         self._config = config
         self._loop = loop
-        self._tier = tier
+        self.tier = tier
         self.storage, self.index_cache = tier.storage, tier.index_cache
         self._copiers, self._expirers = tier.copiers, tier.expirers
         self._new_uuid = new_uuid
         self._led: dict[tuple[Uuid, int], _Leadership] = {}
         clock = loop.clock
-        self._copy_quota = ReplicationQuota(
+        self.copy_quota = ReplicationQuota(
             SampleWindow(
                 config.remote_log_manager_copy_quota_window_num,
                 config.remote_log_manager_copy_quota_window_size_seconds * 1000,
             )
         )
-        self._copy_quota.limit = float(config.remote_log_manager_copy_max_bytes_per_second)
+        self.copy_quota.limit = float(config.remote_log_manager_copy_max_bytes_per_second)
         self._failing: set[tuple[str, tuple[Uuid, int]]] = set()
         """The calls, by name, and partitions whose last try failed: one line for all of them."""
         self.counts: defaultdict[str, RemoteCounts] = defaultdict(RemoteCounts)
-        """Copies and deletions by topic."""
+        """What happened by topic; reads and followers count here, too."""
+        self.copy_waits_ms = SampledStat(
+            SampleWindow(config.metrics_num_samples, config.metrics_sample_window_ms)
+        )
+        """How long copies had to wait for their quota."""
         self._jumps = ClockJumpDetector(clock.now_ms(), clock.monotonic_ms())
         """A jump counts until the next start: segments from before it keep their real age."""
         self._is_closed = False
@@ -168,7 +182,7 @@ class RemoteLogManager:
 
     def _connect(self, first: Pending[None], failures: int) -> None:
         if not self._is_closed:
-            self._run_job(self._copiers, self.storage.connect).on_done(
+            self._run_job(self._copiers, self.storage.connect, "the connection").on_done(
                 lambda done: self._connected(done, first, failures)
             )
 
@@ -204,7 +218,9 @@ class RemoteLogManager:
 
     def start(self) -> None:
         """Begin; the first turn is due at once."""
-        self._run_job(self._copiers, self.index_cache.load).on_done(self._cache_loaded)
+        self._run_job(self._copiers, self.index_cache.load, "the load of the index cache").on_done(
+            self._cache_loaded
+        )
         self._tick(0)
 
     def _cache_loaded(self, done: Pending[None]) -> None:
@@ -215,18 +231,24 @@ class RemoteLogManager:
     def reconfigure(self, config: BrokerConfig) -> None:
         """Apply changed settings."""
         self._config = config
-        self._copy_quota.limit = float(config.remote_log_manager_copy_max_bytes_per_second)
+        self.copy_quota.limit = float(config.remote_log_manager_copy_max_bytes_per_second)
+        for calls, count in zip(self.tier.calls.values(), thread_counts(config), strict=True):
+            calls.resize(count)
         job = partial(self.index_cache.resize, config.remote_log_index_file_cache_total_size_bytes)
-        self._run_job(self._copiers, job)
+        self._run_job(self._copiers, job, "the change of the index cache's size")
 
     def close(self) -> None:
-        """Begin nothing further; wait for the calls that run."""
+        """Begin nothing further; wait for the calls that run, not for those that do not end."""
         self._is_closed = True
         self._topic.close()
-        tier = self._tier
-        for workers in (tier.copiers, tier.expirers, tier.readers, tier.followers):
-            workers.close()
-        self.storage.close()
+        for calls in self.tier.calls.values():
+            calls.close()
+        self.tier.pool.close()
+        if self.tier.pool.is_ended:
+            self.storage.close()
+            return
+        text = "calls to remote storage have not ended; the stop goes on without them"
+        log.warning(text, extra={"event": "remote.calls_left"})
 
     def metadata_changed(self, delta: MetadataDelta, _image: MetadataImage) -> None:
         """Delete the segments of deleted topics of which this broker led partitions."""
@@ -237,6 +259,17 @@ class RemoteLogManager:
                 is_led = registration.leader == self._replicas.node_id
                 if is_led and self._topic.is_ready(key) and self._topic.table(key):
                     self._begin(self._delete_all(key), ("remote deletion", key))
+
+    # For metrics
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the store did not answer since the start, or the last calls to it failed."""
+        return not self.storage.is_connected or bool(self._failing)
+
+    def sizes(self) -> list[RemoteSizes]:
+        """Return those of all partitions that this broker leads."""
+        return [led.sizes for led in self._led.values()]
 
     # For reads
 
@@ -257,6 +290,8 @@ class RemoteLogManager:
             return
         clock = self._loop.clock
         self._jumps.look(clock.now_ms(), clock.monotonic_ms())
+        for calls in self.tier.calls.values():
+            calls.name_slow()
         next_ms = clock.monotonic_ms() + self._config.remote_log_manager_task_interval_ms
         self._loop.timer.add(next_ms, self._tick)
         self._begin(self._begin_turns(), "remote tasks")
@@ -290,6 +325,8 @@ class RemoteLogManager:
             if not self.storage.is_connected:
                 continue
             elif config.is_tiered:
+                if (led := self._led.get(key)) is not None:  # also while a call does not end
+                    led.sizes.measure_copies(replica.log)
                 self._begin_turn(replica, key)
             elif self._topic.is_ready(key) and self._topic.table(key):
                 replica.log.advance_start(replica.log.local_log_start_offset)
@@ -316,7 +353,7 @@ class RemoteLogManager:
             yield from self._topic.catch_up(key)
             if not self._topic.is_ready(key) or not replica.is_leader:
                 return
-            led = self._led[key] = _Leadership(epoch)
+            led = self._led[key] = _Leadership(epoch, RemoteSizes(*replica.topic_partition))
             self._find_start(replica.log, key)
         led.copied_offset = None
         yield from self._confirm(led)
@@ -388,7 +425,8 @@ class RemoteLogManager:
         candidate = yield from self._next_candidate(replica, led, led.copied_offset)
         if candidate is None:
             return False
-        max_timestamp_ms, files = yield self._run_job(self._copiers, candidate.read)
+        name = f"the copy of segment {candidate.segment.base_offset} of {partition_log.name}"
+        max_timestamp_ms, files = yield self._run_job(self._copiers, candidate.read, name)
         partition_log.producer_state.snapshot_written(candidate.end_offset)
         segment = described(
             partition_log,
@@ -403,7 +441,7 @@ class RemoteLogManager:
         self.counts[segment.topic].copy_count += 1
         try:
             job = partial(self.storage.copy_segment, segment, files)
-            custom = yield self._run_job(self._copiers, job)
+            custom = yield self._run_job(self._copiers, job, name)
         except RetriableRemoteStorageError as error:
             self._copy_failed(segment, error)
             led.failures += 1
@@ -439,6 +477,7 @@ class RemoteLogManager:
         led.unconfirmed = None
         led.copied_offset = segment.end_offset
         partition_log.copied_to_tier(segment.end_offset)
+        led.sizes.measure_copies(partition_log)
         self.counts[segment.topic].copied_bytes += segment.size_bytes
         log.info(
             "segment %d of %s is in remote storage, %d bytes",
@@ -460,9 +499,12 @@ class RemoteLogManager:
         while self._leads(replica, led) and replica.log.config.is_copied_to_tier:
             candidate = next_candidate(replica.log, copied_offset)
             now_ms = clock.monotonic_ms()
-            if candidate is None or not self._copy_quota.is_exceeded(now_ms):
+            wait_ms = 0 if candidate is None else self.copy_quota.wait_ms(now_ms)
+            if wait_ms:
+                self.copy_waits_ms.record(wait_ms, now_ms)
+            else:
                 if candidate is not None:
-                    self._copy_quota.record(candidate.segment.size, now_ms)
+                    self.copy_quota.record(candidate.segment.size, now_ms)
                 return candidate
             yield self._after(QUOTA_WAIT_MS)
         return None
@@ -537,19 +579,19 @@ class RemoteLogManager:
 
     def _expire(self, replica: Partition, key: tuple[Uuid, int], led: _Leadership) -> Work[None]:
         """Delete expired segments; the log's start moves first."""
-        partition_log = replica.log
-        expired, start_offset = expired_segments(
-            self._topic.table(key),
-            LogPosition.of(partition_log),
-            partition_log.config,
-            self._loop.clock.now_ms(),
-            self._jumps.step,
-        )
-        partition_log.advance_start(start_offset)
-        for segment in expired:
+        partition_log, table, clock = replica.log, self._topic.table(key), self._loop.clock
+        begin_ms = clock.monotonic_ms()
+        position = LogPosition.of(partition_log)
+        config, now_ms = partition_log.config, clock.now_ms()
+        expiry = expired_segments(table, position, config, now_ms, self._jumps.step)
+        led.sizes.measure_expiry(partition_log, table, expiry)
+        led.sizes.computation_ms = clock.monotonic_ms() - begin_ms
+        partition_log.advance_start(expiry.start_offset)
+        for segment in expiry.segments:
             if not self._leads(replica, led):
                 return
-            yield from self._delete(segment)
+            if (yield from self._delete(segment)):
+                led.sizes.segment_deleted(segment.size_bytes)
 
     def _delete_all(self, key: tuple[Uuid, int]) -> Work[None]:
         """Delete all segments of a partition: as Kafka, all are marked first."""
@@ -563,22 +605,25 @@ class RemoteLogManager:
         if segment.state is not SegmentState.DELETE_SEGMENT_STARTED:
             yield self._topic.write(self._update(segment, SegmentState.DELETE_SEGMENT_STARTED))
 
-    def _delete(self, segment: RemoteSegment) -> Work[None]:
-        """Delete one segment; what fails is repeated in a later turn."""
+    def _delete(self, segment: RemoteSegment) -> Work[bool]:
+        """Delete one segment; return whether it is gone: what fails is repeated in a later turn."""
         yield from self._mark_deleted(segment)
         counts = self.counts[segment.topic]
         counts.delete_count += 1
         try:
-            yield self._run_job(self._expirers, partial(self.storage.delete_segment, segment))
+            name = f"the deletion of segment {segment.start_offset} of {segment.topic}"
+            job = partial(self.storage.delete_segment, segment)
+            yield self._run_job(self._expirers, job, f"{name}-{segment.partition}")
         except Exception as error:  # noqa: BLE001 - a plug-in may raise anything
             counts.failed_delete_count += 1
             text = "segment %d of %s-%d is not deleted in remote storage: %s; it stays there"
             self._failed("deletions", segment, error, text, "remote.delete_failed")
-            return
+            return False
         self._succeeded("deletions", (segment.topic_id, segment.partition))
         job = partial(self.index_cache.remove, [segment.segment_id])
-        self._run_job(self._expirers, job)
+        self._run_job(self._expirers, job, "the deletion of cached indexes")
         yield self._topic.write(self._update(segment, SegmentState.DELETE_SEGMENT_FINISHED))
+        return True
 
     def _update(
         self, segment: RemoteSegment, state: SegmentState, custom: bytes | None = None
@@ -594,9 +639,9 @@ class RemoteLogManager:
             custom_metadata=custom,
         )
 
-    def _run_job(self, workers: WorkerPool, job: Callable[[], T]) -> Pending[T]:
+    def _run_job(self, calls: RemoteCalls, job: Callable[[], T], name: str) -> Pending[T]:
         pending: Pending[T] = Pending()
-        workers.run(job, pending.job_done)
+        calls.run(job, pending.job_done, name)
         return pending
 
 

@@ -12,14 +12,17 @@ DelayedRemoteFetch, DelayedRemoteListOffsets.
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.metrics.sampled_stat import SampleWindow
+from ottla.metrics.sampled_stat import SampledStat, SampleWindow
+from ottla.metrics.samples import Recent
 from ottla.purgatory.pending import Pending
 from ottla.purgatory.purgatory import DelayedOperation, Purgatory
 from ottla.quota.replication import ReplicationQuota
+from ottla.server.remote.figures import RemoteCounts
 from ottla.storage.log.append_info import FetchIsolation
 from ottla.storage.log.reads import NO_DATA
 from ottla.storage.remote.partition_segments import end_in_lineage
@@ -82,10 +85,13 @@ class _Abandoned(Exception):
 class RemoteRead(Generic[T]):
     """A read under way; `result` fails with KafkaError."""
 
-    __slots__ = ("is_abandoned", "result")
+    __slots__ = ("begin_ms", "counts", "is_abandoned", "result")
 
-    def __init__(self) -> None:
+    def __init__(self, counts: RemoteCounts) -> None:
+        self.counts = counts
         self.result: Pending[T] = Pending()
+        self.begin_ms: int | None = None
+        """When its first call began, of the monotonic clock."""
         self.is_abandoned = False
         """Whether no request waits for it any longer."""
 
@@ -115,9 +121,15 @@ class RemoteReader:
     """Reads of one node."""
 
     def __init__(
-        self, segments: RemoteSegments, config: BrokerConfig, loop: Loop, run: RunInWorker
+        self,
+        segments: RemoteSegments,
+        config: BrokerConfig,
+        loop: Loop,
+        run: RunInWorker,
+        counts: defaultdict[str, RemoteCounts] | None = None,
     ) -> None:
-        """Run jobs with run(), of remote.log.reader.threads workers."""
+        """Run jobs with run(), of remote.log.reader.threads workers; count reads by topic."""
+        self.counts = defaultdict(RemoteCounts) if counts is None else counts
         self._segments = segments
         self._loop = loop
         self._run_in_worker = run
@@ -125,13 +137,17 @@ class RemoteReader:
         self.searches: Purgatory[DelayedReads] = Purgatory("RemoteListOffsets", loop.timer)
         self.open_count = 0
         """Reads that have not ended, abandoned ones among them."""
-        self.read_count = self.failed_count = self.read_bytes = 0
-        """Of fetches since the start."""
+        self.times_ms = Recent()
+        """How long reads for fetches took, from the begin of their first call."""
+        self.waits_ms = SampledStat(
+            SampleWindow(config.metrics_num_samples, config.metrics_sample_window_ms)
+        )
+        """How long fetches would have had to wait for their quota."""
         window = SampleWindow(
             config.remote_log_manager_fetch_quota_window_num,
             config.remote_log_manager_fetch_quota_window_size_seconds * 1000,
         )
-        self._quota = ReplicationQuota(window)
+        self.quota = ReplicationQuota(window)
         self.reconfigure(config)
 
     def reconfigure(self, config: BrokerConfig) -> None:
@@ -141,7 +157,7 @@ class RemoteReader:
         self.max_wait_ms: int = config.remote_fetch_max_wait_ms
         """How long a fetch waits for the tier, whatever the client's limit."""
         self.search_timeout_ms: int = config.remote_list_offsets_request_timeout_ms
-        self._quota.limit = float(config.remote_log_manager_fetch_max_bytes_per_second)
+        self.quota.limit = float(config.remote_log_manager_fetch_max_bytes_per_second)
 
     def close(self) -> None:
         """Answer all that waits."""
@@ -153,15 +169,13 @@ class RemoteReader:
         yield from self.fetches.stalls()
         yield from self.searches.stalls()
 
-    @property
-    def queued_count(self) -> int:
-        """Reads that wait for a thread."""
-        return max(self.open_count - self._threads, 0)
-
-    @property
-    def is_throttled(self) -> bool:
+    def must_wait(self) -> bool:
         """Whether the rate of reads exceeds remote.log.manager.fetch.max.bytes.per.second."""
-        return self._quota.is_exceeded(self._loop.clock.monotonic_ms())
+        now_ms = self._loop.clock.monotonic_ms()
+        wait_ms = self.quota.wait_ms(now_ms)
+        if wait_ms:
+            self.waits_ms.record(wait_ms, now_ms)
+        return wait_ms > 0
 
     def wait_for_fetches(
         self, reads: Sequence[RemoteRead[Found]], answer: Callable[[], None]
@@ -196,6 +210,10 @@ class RemoteReader:
             for read in reads:
                 read.result.on_done(check)
 
+    def _measure(self, read: RemoteRead[Found]) -> None:
+        if read.begin_ms is not None:
+            self.times_ms.add(self._loop.clock.monotonic_ms() - read.begin_ms)
+
     # Reads
 
     def read(
@@ -206,8 +224,10 @@ class RemoteReader:
         OFFSET_OUT_OF_RANGE where the log's lineage has no such segment, CORRUPT_MESSAGE for what
         the tier should not have, UNKNOWN_SERVER_ERROR for its other errors and for a full queue.
         """
-        self.read_count += 1
-        read: RemoteRead[Found] = RemoteRead()
+        counts = self.counts[partition_log.topic_partition.topic]
+        counts.read_count += 1
+        read: RemoteRead[Found] = RemoteRead(counts)
+        read.result.on_done(lambda _done: self._measure(read))
         is_committed = isolation is _COMMITTED
         what = f"{partition_log.topic_partition} at {requested.offset}"
         self._begin(
@@ -219,7 +239,8 @@ class RemoteReader:
         self, partition_log: PartitionLog, timestamp: int
     ) -> RemoteRead[TimestampAndOffset | None]:
         """Find the first record at or after timestamp that the local log has no longer."""
-        read: RemoteRead[TimestampAndOffset | None] = RemoteRead()
+        counts = self.counts[partition_log.topic_partition.topic]
+        read: RemoteRead[TimestampAndOffset | None] = RemoteRead(counts)
         what = f"{partition_log.topic_partition} for time {timestamp}"
         self._begin(read, self._search(read, partition_log, timestamp), what)
         return read
@@ -248,7 +269,7 @@ class RemoteReader:
             return
         is_of_client = isinstance(error, KafkaError) and error.code is _OUT_OF_RANGE
         if not is_of_client and not isinstance(error, _Abandoned):
-            self.failed_count += 1
+            read.counts.failed_read_count += 1
             log.error(
                 "remote storage was not read for %s: %s; the client tries again",
                 what,
@@ -266,6 +287,8 @@ class RemoteReader:
         def run() -> J:
             if read.is_abandoned:
                 raise _Abandoned
+            if read.begin_ms is None:
+                read.begin_ms = self._loop.clock.monotonic_ms()
             return job()
 
         self._run_in_worker(run, pending.job_done)
@@ -297,8 +320,8 @@ class RemoteReader:
         if found is None or part is None:
             return NO_DATA, [] if is_committed else None
         size = len(found.records)
-        self.read_bytes += size
-        self._quota.record(size, self._loop.clock.monotonic_ms())
+        read.counts.read_bytes += size
+        self.quota.record(size, self._loop.clock.monotonic_ms())
         if not is_committed or not size:
             return found.records, None
         aborted = yield from self._aborted(read, partition_log, part, found)

@@ -25,14 +25,16 @@ from ottla.storage.producers.snapshot import decode_snapshot
 from ottla.storage.remote.storage_manager import IndexKind, RemoteStorageError
 
 if TYPE_CHECKING:
+    from collections import defaultdict
+
     from ottla.purgatory.work import Work
     from ottla.replication.partition import Partition
     from ottla.server.broker.broker_channel import BrokerChannel
+    from ottla.server.remote.figures import RemoteCounts
+    from ottla.server.remote.log_manager import Tier
     from ottla.server.remote.metadata_topic import RemoteMetadataTopic
-    from ottla.server.system.environment import WorkerPool
     from ottla.storage.directory import OpenDirectory
     from ottla.storage.remote.segment import RemoteSegment
-    from ottla.storage.remote.storage_manager import RemoteStore
 
 MAX_BYTES: Final = 1 << 28
 """Of an index that is read whole: a snapshot of some two million producers."""
@@ -44,16 +46,18 @@ class RemoteStateBuilder:
     def __init__(
         self,
         topic: RemoteMetadataTopic,
-        storage: RemoteStore,
+        tier: Tier,
         channel: BrokerChannel,
-        workers: WorkerPool,
         node_id: int,
+        *,
+        counts: defaultdict[str, RemoteCounts],
     ) -> None:
         self._topic = topic
-        self._storage = storage
+        self._storage = tier.storage
         self._channel = channel
-        self._workers = workers
+        self._calls = tier.followers
         self._node_id = node_id
+        self._counts = counts
 
     def build(
         self, partition: Partition, leader_id: int, leader_epoch: int, leader_start_offset: int
@@ -63,6 +67,17 @@ class RemoteStateBuilder:
         Epochs and snapshot lie durably in the log's directory then. KafkaError for an answer of
         the leader, RemoteStorageError for the tier, CorruptMessage for what the tier has, OSError.
         """
+        counts = self._counts[partition.topic_partition.topic]
+        counts.build_count += 1
+        try:
+            return (yield from self._build(partition, leader_id, leader_epoch, leader_start_offset))
+        except Exception:
+            counts.failed_build_count += 1
+            raise
+
+    def _build(
+        self, partition: Partition, leader_id: int, leader_epoch: int, leader_start_offset: int
+    ) -> Work[Cut]:
         topic, index = partition.topic_partition
         key = partition.topic_id, index
         start_offset, epoch = yield from self._local_start(partition, leader_id, leader_epoch)
@@ -81,7 +96,7 @@ class RemoteStateBuilder:
         read: Pending[RemoteState] = Pending()
         read.on_done(lambda _done: held.close())
         job = partial(self._read, segment, leader_start_offset, held)
-        self._workers.run(job, read.job_done)
+        self._calls.run(job, read.job_done, f"the read of the state of {topic}-{index}")
         state = yield read
         return Cut(segment.end_offset + 1, is_restart=True, before=state)
 

@@ -137,7 +137,7 @@ class DelayedShareFetch(DelayedOperation):
 
     def _reads_tier(self, read: _Read) -> bool:
         """Whether remote storage is to be read; not while its rate is exceeded."""
-        return read.moved is not None and self._reader is not None and not self._reader.is_throttled
+        return read.moved is not None and self._reader is not None and not self._reader.must_wait()
 
     def on_complete(self) -> None:
         """Acquire and answer, after workers have read what the page cache or the disk lacks."""

@@ -56,6 +56,13 @@ class WorkerPool(Protocol):
         """Wait for the running jobs; later ones are ignored."""
 
 
+class DetachedPool(WorkerPool, Protocol):
+    """Threads for calls that may never end; a stop waits for them for a limited time."""
+
+    is_ended: bool
+    """Whether all calls had ended when it was closed."""
+
+
 class HttpService(Protocol):
     """A bound HTTP server."""
 
@@ -141,6 +148,9 @@ class Environment(Protocol):
         self, loop: asyncio.AbstractEventLoop, count: int = 2, volume: Hashable = None
     ) -> WorkerPool:
         """Return workers that complete on this loop; volume names the disk they wait for."""
+
+    def start_detached(self, loop: asyncio.AbstractEventLoop) -> DetachedPool:
+        """Return as many workers as calls run at a time, which complete on this loop."""
 
     def limits(self) -> Limits:
         """Return the limits of the process."""

@@ -22,7 +22,7 @@ from ottla.server.system.process import (
     random_uuid,
 )
 from ottla.server.system.timers import SystemClock
-from ottla.server.system.workers import Workers
+from ottla.server.system.workers import DetachedThreads, Workers
 
 if TYPE_CHECKING:
     import asyncio
@@ -116,6 +116,10 @@ class RealEnvironment:
     ) -> Workers:
         """Return threads that complete on this loop."""
         return Workers(loop, count)
+
+    def start_detached(self, loop: asyncio.AbstractEventLoop) -> DetachedThreads:
+        """Return threads for calls that may never end."""
+        return DetachedThreads(loop)
 
     def limits(self) -> Limits:
         """Return the memory and the descriptors that the process may use."""

@@ -11,8 +11,10 @@ import logging
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from threading import Lock
-from typing import TYPE_CHECKING, TypeVar
+from contextlib import suppress
+from queue import SimpleQueue
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     import asyncio
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from ottla.server.system.environment import WorkerPool
 
 T = TypeVar("T")
+_DetachedJob: TypeAlias = "tuple[Callable[[], Any], Callable[..., None]]"
 log = logging.getLogger("ottla.workers")
 
 
@@ -54,6 +57,59 @@ class Workers:
         """Wait for the running jobs and end the threads; later jobs are ignored."""
         self._is_closed = True
         self._pool.shutdown(wait=True)
+
+
+class DetachedThreads:
+    """Threads for calls that may never end: a thread for each call that runs, used again.
+
+    As daemons they do not keep the process from its end; those of an executor do.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, wait_s: float = 10) -> None:
+        """Wait so long at the close, as Kafka does for its remote storage."""
+        self._loop = loop
+        self._wait_s = wait_s
+        self._jobs: SimpleQueue[_DetachedJob | None] = SimpleQueue()
+        self._threads: list[Thread] = []
+        self._running = 0
+        self._is_closed = False
+        self.is_ended = False
+
+    def run(self, job: Callable[[], T], done: Callable[[T | None, Exception | None], None]) -> None:
+        """Run the job on a thread, then done(result, error) on the loop; ignored once closed."""
+        if self._is_closed:
+            return
+        self._running += 1
+        self._jobs.put((job, done))
+        if self._running > len(self._threads):
+            thread = Thread(target=self._work, name="ottla-remote", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _work(self) -> None:
+        while (entry := self._jobs.get()) is not None:
+            job, done = entry
+            result, error = None, None
+            try:
+                result = job()
+            except Exception as raised:  # noqa: BLE001 - handed to whoever waits
+                error = raised
+            with suppress(RuntimeError):  # the loop was closed: no result is awaited
+                self._loop.call_soon_threadsafe(self._ended, done, result, error)
+
+    def _ended(self, done: Callable[..., None], result: object, error: Exception | None) -> None:
+        self._running -= 1
+        done(result, error)
+
+    def close(self) -> None:
+        """Wait for the running jobs, for a limited time; later ones are ignored."""
+        self._is_closed = True
+        end_s = time.monotonic() + self._wait_s
+        for _ in self._threads:
+            self._jobs.put(None)
+        for thread in self._threads:
+            thread.join(max(0.0, end_s - time.monotonic()))
+        self.is_ended = not any(thread.is_alive() for thread in self._threads)
 
 
 class VolumeWorkers:

@@ -41,14 +41,25 @@ class LogPosition(NamedTuple):
         )
 
 
+class Expiry(NamedTuple):
+    """What has expired of a remote log."""
+
+    segments: list[RemoteSegment]
+    """To be deleted, in this order."""
+    start_offset: int
+    """Where the log begins without them."""
+    total_bytes: int
+    """Of both tiers before, as retention.bytes counts."""
+
+
 def expired_segments(
     table: PartitionSegments,
     log: LogPosition,
     config: LogConfig,
     now_ms: int,
     step: ClockStep | None = None,
-) -> tuple[list[RemoteSegment], int]:
-    """Return the segments to delete, and where the log begins without them.
+) -> Expiry:
+    """Return what has expired.
 
     Deletions that were not finished are among them, all below the start or the log's lineage,
     abandoned copies too, and what another leader copied as well. Segments outside of the lineage
@@ -57,7 +68,7 @@ def expired_segments(
     turn, as with local segments.
     """
     if not log.lineage:
-        return [], log.start_offset
+        return Expiry([], log.start_offset, log.local_bytes)
     first_epoch = log.lineage[0][0]
     start_offset = log.start_offset
     segments = table.segments()
@@ -68,10 +79,10 @@ def expired_segments(
         for one in complete
         if one.segment_id not in replaced and is_in_lineage(one, log.end_offset, log.lineage)
     ]
+    total_bytes = log.local_bytes + sum(one.size_bytes for one in counted)
     excess = 0
     if "delete" in config.cleanup_policy and config.retention_bytes >= 0:
-        total = log.local_bytes + sum(one.size_bytes for one in counted)
-        excess = total - config.retention_bytes
+        excess = total_bytes - config.retention_bytes
     is_timed = "delete" in config.cleanup_policy and config.retention_ms >= 0
     expired = []
     is_held_back = False
@@ -98,4 +109,4 @@ def expired_segments(
             or one.leader_epochs[-1][0] < first_epoch
         )
     ]
-    return expired, start_offset
+    return Expiry(expired, start_offset, total_bytes)

@@ -6,6 +6,7 @@ Kafka: org.apache.kafka.common.utils.MockTime.
 from __future__ import annotations
 
 import errno
+import sys
 from collections import deque
 from contextvars import copy_context
 from random import Random
@@ -137,6 +138,7 @@ class SimulatedWorkers:
         self._waiting: deque[_Job] = deque()
         self._running: dict[_Job, None] = {}
         self._is_closed = False
+        self.is_ended = True
 
     def run(self, job: Callable[[], T], done: Callable[[T | None, Exception | None], None]) -> None:
         """Run the job later, then done(result, error); ignored once closed."""
@@ -268,6 +270,10 @@ class SimulatedEnvironment:
             return self.volume_latency_us.get(volume, self.disk_latency_us)
 
         return SimulatedWorkers(self._loop, self._work, count, latency_us)
+
+    def start_detached(self, loop: asyncio.AbstractEventLoop) -> SimulatedWorkers:
+        """Return workers for all calls that there are."""
+        return self.start_workers(loop, sys.maxsize)
 
     def limits(self) -> Limits:
         """Return generous limits."""
