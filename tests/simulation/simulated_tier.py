@@ -17,7 +17,7 @@ from ottla.storage.remote.storage_manager import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from random import Random
 
     from ottla.storage.remote.segment import RemoteSegment
@@ -57,6 +57,8 @@ class Store:
         self.call_ns = _SHORT_NS
         self.is_away = False
         self.calls: dict[str, int] = {}
+        self.on_call: Callable[[], None] = lambda: None
+        """Called in the worker before each call."""
         self._loop = loop
         self._rng = rng
         STORES[name] = self
@@ -65,6 +67,7 @@ class Store:
         """Take time or fail; return whether the answer is lost although the call is made."""
         assert self._loop.is_in_worker, f"the loop waits for {call}"
         self.calls[call] = self.calls.get(call, 0) + 1
+        self.on_call()
         self._loop.charge(call, self.call_ns)
         if self.is_away:
             raise RemoteStorageError("the tier is away")

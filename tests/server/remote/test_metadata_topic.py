@@ -11,6 +11,7 @@ import pytest
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, KafkaError
 from ottla.purgatory.loop import Loop
+from ottla.purgatory.pending import Pending
 from ottla.purgatory.timing_wheel import TimingWheel
 from ottla.purgatory.work import Worker
 from ottla.server.remote.metadata_topic import RemoteMetadataTopic
@@ -52,6 +53,10 @@ class Broker:
         loop = Loop(Time(), self.timer, Worker(self.turns.append))
         unused: Any = None
         replicas: Any = self
+        self.flush: Pending[None] = Pending()
+        self.flush.complete(None)
+        flushes = SimpleNamespace(make_durable=lambda _log: self.flush)
+        self.logs = SimpleNamespace(flushes=flushes)
         self.is_leader = True
         self.topic = RemoteMetadataTopic(
             metadata, replicas, unused, unused, loop, run_on_volume=self._in_worker
@@ -94,6 +99,22 @@ def test_the_file_is_pinned_in_the_worker(monkeypatch: pytest.MonkeyPatch) -> No
     assert broker.events == ["pin", "read", "unpin"]
     assert broker.topic.table((SEGMENT.topic_id, 0)).segments() == [SEGMENT]
     assert broker.topic.table((SEGMENT.topic_id, 1)).segments() == []
+
+
+def test_a_write_is_not_complete_before_the_disk_has_it() -> None:
+    """A power cut would take the record of a segment that has left the disk by then."""
+    broker = Broker()
+    broker.flush = Pending()
+    written = broker.topic.write(SEGMENT)
+    broker.run()
+    broker.log.update_high_watermark(1)
+    broker.topic.refresh([])
+    broker.run()
+    assert len(broker.topic.table((SEGMENT.topic_id, 0))) == 1
+    assert not written.done
+    broker.flush.complete(None)
+    broker.run()
+    assert written.succeeded
 
 
 def test_a_table_that_is_not_read_whole_decides_nothing() -> None:

@@ -389,7 +389,8 @@ class RemoteLogManager:
     def _find_start(self, partition_log: PartitionLog, key: tuple[Uuid, int]) -> None:
         """Move the log's start up to the first segment: the checkpoint may be an older one.
 
-        First take epochs that the log has lost from the tier: their segments are not expired.
+        A segment that is being deleted counts only where this disk has its records, too. First
+        take epochs that the log has lost from the tier: their segments are not expired.
         """
         table, epochs = self._topic.table(key), partition_log.leader_epochs
         start_offset = partition_log.log_start_offset
@@ -399,9 +400,11 @@ class RemoteLogManager:
             epochs.truncate_from_start(start_offset)
             partition_log.on_flush_requested(partition_log)
         for epoch, _ in epochs.entries:
-            if segments := table.segments(epoch):
-                partition_log.advance_start(segments[0].start_offset)
-                return
+            for segment in table.segments(epoch):
+                is_complete = segment.state is SegmentState.COPY_SEGMENT_FINISHED
+                if is_complete or segment.start_offset >= partition_log.local_log_start_offset:
+                    partition_log.advance_start(segment.start_offset)
+                    return
         partition_log.advance_start(partition_log.local_log_start_offset)
 
     def _copied_offset(self, partition_log: PartitionLog, key: tuple[Uuid, int]) -> int:

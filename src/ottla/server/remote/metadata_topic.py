@@ -67,9 +67,9 @@ def _is_retried(error: Exception) -> bool:
 
 
 class _Write(Pending[None]):
-    """A record on its way into the topic; complete when it is read back."""
+    """A record on its way into the topic; complete when it is read back, and durable here."""
 
-    __slots__ = ("index", "offset", "record")
+    __slots__ = ("index", "is_flushing", "is_read", "offset", "record")
 
     def __init__(self, record: RemoteSegment | SegmentUpdate, index: int) -> None:
         super().__init__()
@@ -77,6 +77,9 @@ class _Write(Pending[None]):
         self.index = index
         self.offset: int | None = None
         """Where its leader appended it; None until then."""
+        self.is_flushing = False
+        """Whether this broker appended it and its disk may not have it yet."""
+        self.is_read = False
 
 
 class _Reading:
@@ -199,6 +202,7 @@ class RemoteMetadataTopic:
             "cleanup.policy": "delete",
             "retention.ms": str(settings.remote_log_metadata_topic_retention_ms),
             "remote.storage.enable": "false",
+            "flush.messages": "1",  # the same for leaders elsewhere; records are few
             "min.insync.replicas": str(settings.remote_log_metadata_topic_min_isr),
         }
         request = CreateTopicsRequest(
@@ -277,12 +281,19 @@ class RemoteMetadataTopic:
                     append = AppendOrigin.COORDINATOR
                     records = memoryview(bytearray(batch))
                     appended = self._replicas.append(own, records, ACKS_ALL, now_ms, append)
+                    # a record that a power cut takes loses a segment that has left this disk
+                    write.is_flushing = True
+                    yield self._replicas.logs.flushes.make_durable(own.log)
+                    write.is_flushing = False
                     write.offset = appended.info.last_offset
             except KafkaError as error:
                 if not _is_retried(error):
                     raise
+                write.is_flushing = False
                 yield self._pause()
             else:
+                if write.is_read:
+                    write.complete(None)
                 self._read_on(write.index)
                 return
 
@@ -465,7 +476,9 @@ class RemoteMetadataTopic:
             return
         if index in self._writes:
             for write in [one for one in self._writes[index] if one.record == record]:
-                write.complete(None)
+                write.is_read = True
+                if not write.is_flushing:
+                    write.complete(None)
         key = record.topic_id, record.partition
         table = self._tables.get(key)
         if table is None:
