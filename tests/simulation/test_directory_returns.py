@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+from collections.abc import Callable
+from functools import partial
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
 
+from ottla import NewTopic
 from ottla.server.broker.directory_returns import ReturnState
+from ottla.testing.disk import Call
 from ottla.testing.simulation import SimulatedCluster
 from tests.simulation.test_cluster_directories import SECOND, _break, _check_offline, _create
 from tests.simulation.test_cluster_replication import (
@@ -21,6 +27,7 @@ from tests.waits import until
 
 if TYPE_CHECKING:
     from ottla.storage.directories.log_dir import LogDirectory
+    from ottla.testing.disk import SimulatedDisk
     from ottla.testing.simulation.node import SimulatedNode
 
 RETURN_MS = 2000
@@ -39,6 +46,126 @@ def _second(node: SimulatedNode) -> LogDirectory:
 def _state(node: SimulatedNode) -> ReturnState:
     assert node.node is not None
     return node.node.returns.state_of(_second(node))
+
+
+Matches = Callable[[Call], bool]
+OPERATIONS: dict[str, tuple[str, Matches]] = {
+    "append": ("append", lambda call: call.path.endswith(".log")),
+    "roll": ("create", lambda call: "kept-0/" in call.path),
+    "flush": ("sync", lambda call: "kept-0/" in call.path),
+    "read": ("read", lambda _call: True),
+    "write a checkpoint": ("write", lambda call: "checkpoint" in call.path),
+    "put a checkpoint in place": ("rename", lambda call: "checkpoint" in call.path),
+    "create a log": ("make", lambda call: "-0" in call.path),
+    "delete a log": ("rename", lambda call: call.path.endswith("-delete")),
+}
+CELLS = [
+    *((name, errno.EIO) for name in OPERATIONS),
+    *((name, number) for name in ("append", "flush") for number in (errno.ENOSPC, errno.EROFS)),
+    *((name, errno.ENOENT) for name in ("read", "roll")),
+]
+
+
+@pytest.mark.parametrize(("operation", "number"), CELLS)
+def test_each_fault_of_each_operation(operation: str, number: int) -> None:
+    """The directory goes offline, the other one serves on, and it returns without a restart."""
+    config = {
+        **RETURNING,
+        "log.roll.ms": "200",
+        "log.flush.interval.messages": "5",
+        "log.flush.offset.checkpoint.interval.ms": "500",
+    }
+    cluster = SimulatedCluster(41, config=config)
+    kind, matches = OPERATIONS[operation]
+
+    async def work() -> None:
+        await cluster.start()
+        await _create(cluster)
+        await _send(cluster, range(10))
+        failing = _leader(cluster)
+        assert failing is not None
+        disk = failing.disks[SECOND]
+        disk.cold_probability = 0.5
+        for _ in range(1 if kind != "read" else 1000):
+            disk.fail(lambda call: call.kind == kind and matches(call), number, times=1_000_000)
+        count = 10
+        async with cluster.admin() as admin:
+            for attempt in range(20):
+                await _send(cluster, range(count, count + 10))
+                count += 10
+                if operation in {"create a log", "delete a log"}:
+                    names = [f"new{attempt}-{number}" for number in range(2)]
+                    await admin.create_topics([NewTopic(name, 1, 3) for name in names])
+                    await admin.delete_topics(names)
+                if operation == "read":
+                    await _values(cluster, count)
+                if not _second(failing).is_online:
+                    break
+                await asyncio.sleep(0.3)
+        assert not _second(failing).is_online
+        await until(lambda: "; " in _second(failing).offline_reason)
+        await _check_offline(cluster, failing)
+        disk.heal()
+        await until(lambda: _state(failing) is ReturnState.ONLINE)
+        await until(lambda: _in_sync(cluster, 3))
+        assert await _values(cluster, count) == [b"%d" % one for one in range(count)]
+        await cluster.stop()
+
+    cluster.run(work())
+
+
+def _fail_at_random(disk: SimulatedDisk, rng: Random) -> None:
+    """Let all calls of a kind, or all but reads, fail from now on."""
+    kind = rng.choice(["append", "sync", "rename", "write", ""])
+    number = rng.choice([errno.EIO, errno.ENOSPC, errno.EROFS])
+    disk.fail(
+        lambda call: call.kind == kind if kind else call.kind != "read", number, times=1_000_000
+    )
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_nothing_acknowledged_is_lost_while_directories_fail_and_return(seed: int) -> None:
+    """At most one replica of the partition is out of sync at a time, and no node is restarted."""
+    rng = Random(seed)
+    config = {
+        **RETURNING,
+        "log.dir.return.interval.ms": "300",
+        "log.roll.ms": "500",
+        "min.insync.replicas": "2",
+    }
+    cluster = SimulatedCluster(50 + seed, config=config)
+
+    async def work() -> None:
+        await cluster.start()
+        await _create(cluster)
+        lives = [one.life_count for one in cluster]
+        count = 0
+        for _ in range(8):
+            failing = cluster[rng.randrange(3) + 1]
+            disk = failing.disks[SECOND]
+            _fail_at_random(disk, rng)
+            for _ in range(rng.randrange(1, 6)):
+                more = rng.randrange(1, 30)
+                await _send(cluster, range(count, count + more))
+                count += more
+                await asyncio.sleep(rng.random())
+            disk.heal()
+            await _send(cluster, range(count, count + 5))
+            count += 5
+            await until(partial(_is_online, failing))
+            await until(lambda: _in_sync(cluster, 3))
+        assert await _values(cluster, count) == [b"%d" % one for one in range(count)]
+        assert [one.life_count for one in cluster] == lives
+        assert any(_second(one).offline_reason for one in cluster), "none has failed"
+        replicas = [one for one in map(_replica, cluster) if one is not None]
+        await until(lambda: {one.log.log_end_offset for one in replicas} == {count})
+        await cluster.stop()
+
+    cluster.run(work())
+
+
+def _is_online(node: SimulatedNode) -> bool:
+    return _second(node).is_online
 
 
 async def _send(cluster: SimulatedCluster, numbers: range) -> None:

@@ -15,7 +15,7 @@ from ottla.replication.partition import ACKS_ALL, Partition
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sized
+    from collections.abc import Callable, Collection, Hashable, Iterator, Sized
 
     from ottla.metadata.image.cluster import ClusterImage
     from ottla.protocol.fetch_values import PartitionKey
@@ -264,7 +264,7 @@ class ReplicaSet:
         except KafkaError as error:
             partition.append_count += 1
             if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
-                self._disk_failed(partition, error.__cause__)
+                self.disk_failed(partition, error.__cause__)
             raise
         partition.append_count += 1
         partition.messages_in += info.record_count
@@ -357,7 +357,7 @@ class ReplicaSet:
     def failed(self, partition: Partition, error: KafkaError) -> None:
         """Handle a partition that cannot be replicated: a disk goes offline as in `append`."""
         if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
-            self._disk_failed(partition, error.__cause__)
+            self.disk_failed(partition, error.__cause__)
         self.fetched(partition)
 
     def check_lag(self, now_ms: int) -> Work[None]:
@@ -385,10 +385,17 @@ class ReplicaSet:
                 f"its reserve of {log_dir.reserve_bytes} (log.dir.reserve.bytes)",
             )
 
-    def _disk_failed(self, partition: Partition, error: BaseException | None) -> None:
+    def disk_failed(self, partition: Partition, error: BaseException | None) -> None:
+        """Take the directory of a partition offline."""
         log_dir = self.logs.log_dir_of(partition.topic_partition)
         if log_dir is not None:
             self.logs.fail(log_dir, error)
+
+    def volume_failed(self, volume: Hashable, error: OSError) -> None:
+        """Take the directory of a volume offline."""
+        for log_dir in self.logs.online_directories:
+            if log_dir.directory.volume == volume:
+                self.logs.fail(log_dir, error)
 
     def report_failures(self) -> None:
         """Notify the watchers of partitions of a failed disk."""

@@ -122,6 +122,40 @@ def test_one_of_two_directories_fails_and_the_other_serves_on(
         witness.close()
 
 
+def test_a_directory_vanishes_and_returns_while_its_node_runs(
+    tmp_path: Path, disk: FailingDisk, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Unmounted, then mounted again, it is served again, also by the only replica of a partition.
+
+    An empty mount point is refused, and nothing is written into it.
+    """
+    log_dirs = f"{tmp_path / 'a'},{tmp_path / 'b'}"
+    config = {"log.dir.return.interval.ms": "100", "log.dir.reserve.bytes": "0"}
+    with Cluster(data_dir=log_dirs, config=config) as cluster:
+        names = ["one", "two", "three", "four"]
+        assert set(create_topic(cluster, *names)) == {0}
+        wait_for(lambda: all(any(tmp_path.glob(f"*/{name}-0")) for name in names))
+        failing = [name for name in names if (tmp_path / "b" / f"{name}-0").exists()]
+        peer = Peer(cluster.bootstrap)
+        assert {produce(peer, name, batch()) for name in names} == {0}
+        disk.text, disk.number = str(tmp_path / "b"), errno.EIO
+        assert produce(peer, failing[0], batch()) == KAFKA_STORAGE_ERROR
+        (tmp_path / "b").rename(tmp_path / "away")
+        (tmp_path / "b").mkdir()
+        disk.number = 0
+        wait_for(lambda: "no meta.properties; mount its disk there" in caplog.text)
+        assert fetch(peer, failing[0], 0)[0] == KAFKA_STORAGE_ERROR
+        assert not list((tmp_path / "b").iterdir())
+        (tmp_path / "b").rmdir()
+        (tmp_path / "away").rename(tmp_path / "b")
+        wait_for(lambda: {produce(peer, name, batch()) for name in failing} == {0})
+        for name in names:
+            assert fetch(peer, name, 0)[0] == 0
+            assert end_offset(peer, name) >= 2
+        assert cluster.run(lambda node: len(node.broker.logs.online_directories)) == 2
+        peer.close()
+
+
 def test_a_node_without_a_directory_left_halts_with_one_line(
     tmp_path: Path, disk: FailingDisk
 ) -> None:

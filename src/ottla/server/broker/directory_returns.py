@@ -203,7 +203,8 @@ class DirectoryReturns:
             log_dir.release()
             if not isinstance(error, (OSError, KafkaError, CorruptMessage)):
                 raise error
-            self._refused(log_dir, entry, str(error))
+            reason = f"{error}; {_advice(error)}" if isinstance(error, OSError) else str(error)
+            self._refused(log_dir, entry, reason)
 
     def _take(self, log_dir: LogDirectory, entry: _Return, loader: DirectoryLoader) -> None:
         """Put the logs into the set, then register the directory, then serve its partitions."""
@@ -243,15 +244,15 @@ def offline_reason(log_dir: LogDirectory, return_interval_ms: int) -> str:
 
     With an interval of 0 it stays offline until a restart.
     """
-    error = log_dir.failure
-    known = advice_on(DiskError((error and error.errno) or 0))
-    advice = "check the disk" if known is None else known.next_step
-    if return_interval_ms:
-        advice += ": it returns by itself (log.dir.return.interval.ms)"
-    else:
-        advice += ", then start again"
     try:
         free = f", {log_dir.directory.free_space()} bytes are free"
     except OSError:
         free = ""
-    return f"{error}{free}; {advice}"
+    way = "it returns by itself (log.dir.return.interval.ms)"
+    step = f": {way}" if return_interval_ms else ", then start again"
+    return f"{log_dir.failure}{free}; {_advice(log_dir.failure)}{step}"
+
+
+def _advice(error: OSError | None) -> str:
+    known = advice_on(DiskError((error and error.errno) or 0))
+    return "check the disk" if known is None else known.next_step

@@ -272,8 +272,8 @@ class FetchRead(ABC):
         except KafkaError as error:
             self._refuse(key, replica, error)
             return
-        except OSError:  # no descriptor left, or the disk fails
-            self._fail(key, replica, ErrorCode.KAFKA_STORAGE_ERROR)
+        except OSError as error:  # no descriptor left, or the disk fails
+            self._fail_disk(key, replica, error)
             return
         self.size_bytes += size
         self._bytes_left = self._bytes_left - size if self._bytes_left > size else 0
@@ -301,7 +301,14 @@ class FetchRead(ABC):
         )  # fmt: skip
         self._replicas.append(replica)
 
+    def _fail_disk(self, key: PartitionKey, replica: Partition | None, error: OSError) -> None:
+        if replica is not None:
+            self._ctx.broker.replicas.disk_failed(replica, error)
+        self._fail(key, replica, ErrorCode.KAFKA_STORAGE_ERROR)
+
     def _refuse(self, key: PartitionKey, replica: Partition | None, error: KafkaError) -> None:
+        if replica is not None and isinstance(error.__cause__, OSError):
+            self._ctx.broker.replicas.disk_failed(replica, error.__cause__)
         if replica is None or not self._read_remote(key, replica, error):
             self._fail(key, replica, error.code)
 

@@ -73,6 +73,7 @@ from ottla.server.node.startup import (
 )
 from ottla.server.requests.decompression import Decompression
 from ottla.server.requests.dispatch import Dispatcher, RequestLog, requests_are_logged
+from ottla.server.requests.page_cache import reporting
 from ottla.server.system.timers import next_aligned_tick
 from ottla.storage.log_set.checkpoint_queue import write_all
 from ottla.storage.log_set.jobs import run_all
@@ -421,7 +422,7 @@ class Node:
             rng=environment.rng,
             timer=resources.timer,
             worker=resources.worker,
-            run_on_volume=workers.disk.run,
+            run_on_volume=reporting(workers.disk.run, replicas.volume_failed),
             run_trial=workers.trials.run,
             authorizer=authorizer_of(config, self.controller.add_listener),
             controller=self._forwarding,

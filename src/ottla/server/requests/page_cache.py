@@ -14,7 +14,7 @@ from ottla.purgatory.pending import Pending
 from ottla.storage.log_set.jobs import run_reads
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     from ottla.server.system.environment import RunOnVolume
     from ottla.storage.directory import File
@@ -24,8 +24,26 @@ T = TypeVar("T")
 CHUNK_BYTES = 1024 * 1024
 
 
+def reporting(
+    run_on_volume: RunOnVolume, on_failure: Callable[[Hashable, OSError], None]
+) -> RunOnVolume:
+    """Return run_on_volume so that on_failure(volume, error) learns of disks that fail."""
+
+    def run(
+        volume: Hashable, job: Callable[[], T], done: Callable[[T | None, Exception | None], None]
+    ) -> None:
+        def finished(result: T | None, error: Exception | None) -> None:
+            if isinstance(error, OSError):
+                on_failure(volume, error)
+            done(result, error)
+
+        run_on_volume(volume, job, finished)
+
+    return run
+
+
 def when_warm(slices: Sequence[FileSlice], answer: T, run_on_volume: RunOnVolume) -> Pending[T]:
-    """Return the answer once its slices were read; sending them reports a failing disk."""
+    """Return the answer once its slices were read; sending them reports a failing disk, too."""
     pending: Pending[T] = Pending()
     pinned = [slice_ for slice_ in slices if _pin(_file(slice_))]
 
