@@ -201,6 +201,11 @@ class FetchSession:
 
     # Idle partitions
 
+    @property
+    def active_count(self) -> int:
+        """The number of partitions that a fetch has to examine."""
+        return len(self._active)
+
     def active(self) -> list[CachedPartition]:
         """Return the partitions that a fetch has to examine, in the order of the session."""
         if not self._is_in_order:

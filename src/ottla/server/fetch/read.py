@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.fetch_values import FetchAnswer, FetchedPartition
+from ottla.purgatory.work import NEXT_TURN
 from ottla.replication.fetch_session import INITIAL_EPOCH, INVALID_SESSION_ID, CachedPartition
 from ottla.types import FileSlice
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
         PartitionFetch,
         PartitionKey,
     )
+    from ottla.purgatory.work import Work
     from ottla.replication.fetch_session import FetchSession
     from ottla.replication.partition import Partition
     from ottla.server.remote.reader import RemoteRead
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from ottla.storage.log.reads import Found
     from ottla.types import Node, SendItem
 
+PARTITIONS_IN_A_TURN: Final = 250
+"""Partitions that are read in one turn, at up to 20 µs each."""
 _DIVERGING_FROM: Final = 12
 _TOPIC_IDS_FROM: Final = 13
 _STORAGE_ERROR_FROM: Final = 6
@@ -121,9 +125,10 @@ class FetchRead(ABC):
                 self._cached[key] = cached = CachedPartition(key, requested)
                 if replica is not None:
                     cached.found(replica)
-        active = self._cached.values() if self.session is None else self.session.active()
         return {
-            cached.replica: cached.fetch_offset for cached in active if cached.replica is not None
+            cached.replica: cached.fetch_offset
+            for cached in self._active()
+            if cached.replica is not None
         }
 
     @property
@@ -174,49 +179,113 @@ class FetchRead(ABC):
 
         Return whether the response should go out now.
         """
-        session, count = self.session, len(self._partitions)
+        session = self.session
         if session is None:
             for key, requested in self._partitions.items():
                 self._read(key, requested)
         else:
-            count = len(self._cached)
-            if not self._was_known:
-                self._session_fetched(session)
-            # a negative limit ends with the first read, even of an unchanged partition
-            skips_unchanged = (
-                self.is_incremental
-                and self._has_same_rights(session)
-                and self._bytes_left >= 0
-                and self._may_skip
-            )
-            if not skips_unchanged:
-                session.activate_all()
-            for cached in session.active():
-                if skips_unchanged and self._is_unchanged(cached):
-                    session.unchanged(cached)
-                else:
-                    cached.was_unchanged = False
-                    self._read_cached(cached.key, cached)
-        return (
+            skips_unchanged = self._begin_session(session)
+            self._read_active(session, session.active(), skips_unchanged=skips_unchanged)
+        return self._is_due()
+
+    @property
+    def is_large(self) -> bool:
+        """Whether there are more partitions to read than one turn allows."""
+        session = self.session
+        if session is None:
+            return len(self._partitions) > PARTITIONS_IN_A_TURN
+        return len(session.partitions) > PARTITIONS_IN_A_TURN and (
+            session.active_count > PARTITIONS_IN_A_TURN
+            or session.rights_version != self._rights_version
+        )
+
+    def run_in_turns(self) -> Work[bool]:
+        """Read as `run` does, some partitions in each turn."""
+        session, in_a_turn = self.session, PARTITIONS_IN_A_TURN
+        if session is None:
+            items = list(self._partitions.items())
+            for begin in range(0, len(items), in_a_turn):
+                for key, requested in items[begin : begin + in_a_turn]:
+                    self._read(key, requested)
+                yield NEXT_TURN
+        else:
+            skips_unchanged = self._begin_session(session)
+            active = session.active()
+            for begin in range(0, len(active), in_a_turn):
+                some = active[begin : begin + in_a_turn]
+                self._read_active(session, some, skips_unchanged=skips_unchanged)
+                yield NEXT_TURN
+        return self._is_due()
+
+    def _begin_session(self, session: FetchSession) -> bool:
+        """Record the request; return whether unchanged partitions are skipped."""
+        if not self._was_known:
+            self._session_fetched(session)
+        # a negative limit ends with the first read, even of an unchanged partition
+        skips_unchanged = (
+            self.is_incremental
+            and self._has_same_rights(session)
+            and self._bytes_left >= 0
+            and self._may_skip
+        )
+        if not skips_unchanged:
+            session.activate_all()
+        return skips_unchanged
+
+    def _read_active(
+        self, session: FetchSession, active: list[CachedPartition], *, skips_unchanged: bool
+    ) -> None:
+        for cached in active:
+            if skips_unchanged and self._is_unchanged(cached):
+                session.unchanged(cached)
+            else:
+                cached.was_unchanged = False
+                self._read_cached(cached.key, cached)
+
+    def _is_due(self) -> bool:
+        """Whether the response should go out now."""
+        if (
             self.size_bytes >= self.min_bytes
             or self._has_error
             or self._max_wait_ms <= 0
-            or bool(self.remote)
-            or (self.unread is not None and len(self.unread) == count)
-        )
+            or self.remote
+        ):
+            return True
+        count = len(self._partitions if self.session is None else self._cached)
+        return self.unread is not None and len(self.unread) == count
 
     def run_again(self, first: FetchRead) -> None:
         """Read again after a wait; partitions that were not read before it stay so, as in Kafka."""
-        self._was_known = True
-        self._cached = first._cached
+        self._begin_again(first)
         if first.unread is None:
             self.run()
+        else:
+            self._read_again(self._active(), first.unread)
+
+    def run_again_in_turns(self, first: FetchRead) -> Work[None]:
+        """Read again as `run_again` does, some partitions in each turn."""
+        self._begin_again(first)
+        if first.unread is None:
+            yield from self.run_in_turns()
             return
+        active = self._active()
+        for begin in range(0, len(active), PARTITIONS_IN_A_TURN):
+            self._read_again(active[begin : begin + PARTITIONS_IN_A_TURN], first.unread)
+            yield NEXT_TURN
+
+    def _begin_again(self, first: FetchRead) -> None:
+        self._was_known = True
+        self._cached = first._cached
         self.unread = first.unread
-        session = self.session
-        active = self._cached.values() if session is None else session.active()
-        for cached in list(active):
-            answered = first.unread.get(cached.key)
+
+    def _active(self) -> list[CachedPartition]:
+        return list(self._cached.values()) if self.session is None else self.session.active()
+
+    def _read_again(
+        self, active: list[CachedPartition], unread: dict[PartitionKey, FetchedPartition]
+    ) -> None:
+        for cached in active:
+            answered = unread.get(cached.key)
             if answered is None:
                 self._read_cached(cached.key, cached)
             else:
@@ -225,11 +294,15 @@ class FetchRead(ABC):
 
     def _has_same_rights(self, session: FetchSession) -> bool:
         """Whether no right has changed since the session's last fetch."""
-        authorizer = self._ctx.broker.authorizer
-        version = 0 if authorizer is None else authorizer.version
+        version = self._rights_version
         is_same = session.rights_version == version
         session.rights_version = version
         return is_same
+
+    @property
+    def _rights_version(self) -> int:
+        authorizer = self._ctx.broker.authorizer
+        return 0 if authorizer is None else authorizer.version
 
     def _read_cached(self, key: PartitionKey, cached: CachedPartition) -> None:
         self._read(key, cached.requested)

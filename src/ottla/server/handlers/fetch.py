@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
 
     from ottla.protocol.fetch_values import FetchValues, PartitionFetch, PartitionKey
+    from ottla.purgatory.work import Work
     from ottla.quota.replication import ReplicationQuota
     from ottla.replication.fetch_session import CachedPartition, FetchSession
     from ottla.replication.partition import Partition
@@ -319,9 +320,27 @@ def fetch(ctx: Context, request: FetchValues) -> FetchAnswer | Pending[FetchAnsw
         request, ctx.api_version, ctx.now_ms, ctx.connection, is_follower=is_follower
     )
     read = _read(ctx, request, session)
-    if read.run():
-        return _gather(ctx, request, read) if read.may_grow else _answer(ctx, read)
-    return _wait(ctx, request, read)
+    if read.is_large:
+        return ctx.broker.worker.run(_fetch_in_turns(ctx, request, read))
+    return _answer_or_wait(ctx, request, read, is_due=read.run())
+
+
+def _answer_or_wait(
+    ctx: Context, request: FetchValues, read: FetchRead, *, is_due: bool
+) -> FetchAnswer | Pending[FetchAnswer]:
+    if not is_due:
+        return _wait(ctx, request, read)
+    return _gather(ctx, request, read) if read.may_grow else _answer(ctx, read)
+
+
+def _fetch_in_turns(ctx: Context, request: FetchValues, read: FetchRead) -> Work[FetchAnswer]:
+    session = read.session
+    epoch = 0 if session is None else session.epoch
+    is_due = yield from read.run_in_turns()
+    if read.is_incremental and session is not None and session.epoch != epoch:
+        return _overtaken(session)
+    answer = _answer_or_wait(ctx, request, read, is_due=is_due)
+    return (yield answer) if isinstance(answer, Pending) else answer
 
 
 def _read(ctx: Context, request: FetchValues, session: FetchSession | None) -> FetchRead:
@@ -385,8 +404,12 @@ def _again(
                 pending.complete(_overtaken(session))
                 return
             again = _read(ctx, request, session)
-            again.run_again(read)
-            answered = _answer(ctx, again)
+            answered: FetchAnswer | Pending[FetchAnswer]
+            if again.is_large:
+                answered = ctx.broker.worker.begin(_answer_in_turns(ctx, again, read))
+            else:
+                again.run_again(read)
+                answered = _answer(ctx, again)
         except Exception as error:  # noqa: BLE001 - the producer whose append completes the fetch must not get it
             pending.fail(error)
             return
@@ -396,6 +419,16 @@ def _again(
             pending.complete(answered)
 
     return answer
+
+
+def _answer_in_turns(ctx: Context, again: FetchRead, first: FetchRead) -> Work[FetchAnswer]:
+    session = again.session
+    epoch = 0 if session is None else session.epoch
+    yield from again.run_again_in_turns(first)
+    if again.is_incremental and session is not None and session.epoch != epoch:
+        return _overtaken(session)
+    answer = _answer(ctx, again)
+    return (yield answer) if isinstance(answer, Pending) else answer
 
 
 def _wait(ctx: Context, request: FetchValues, read: FetchRead) -> Pending[FetchAnswer]:
