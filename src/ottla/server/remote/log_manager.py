@@ -101,6 +101,7 @@ class _Leadership:
 
     __slots__ = (
         "copied_offset",
+        "copying",
         "failures",
         "is_cancelled",
         "leader_epoch",
@@ -114,6 +115,8 @@ class _Leadership:
         self.sizes = sizes
         self.copied_offset: int | None = None
         """The last offset that the tier has of this log; None until it is looked up."""
+        self.copying: Uuid | None = None
+        """The segment whose copy is under way: it is not abandoned."""
         self.is_cancelled = False
         """Whether copies wait for the election of another leader: the plug-in is at fault."""
         self.failures = 0
@@ -325,8 +328,9 @@ class RemoteLogManager:
             if not self.storage.is_connected:
                 continue
             elif config.is_tiered:
-                if (led := self._led.get(key)) is not None:  # also while a call does not end
+                if (led := self._led.get(key)) is not None:  # also while a copy does not end
                     led.sizes.measure_copies(replica.log)
+                    self._begin(self._expire(replica, key, led), ("remote expiry", key))
                 self._begin_turn(replica, key)
             elif self._topic.is_ready(key) and self._topic.table(key):
                 replica.log.advance_start(replica.log.local_log_start_offset)
@@ -357,9 +361,6 @@ class RemoteLogManager:
             self._find_start(replica.log, key)
         led.copied_offset = None
         yield from self._confirm(led)
-        for segment in self._abandoned(key):
-            if self._leads(replica, led):
-                yield from self._delete(segment)
         while not led.is_cancelled and self._leads(replica, led):
             if not replica.log.config.is_copied_to_tier:
                 break
@@ -367,8 +368,7 @@ class RemoteLogManager:
                 break
             if not (yield from self._copy_next(replica, key, led)):
                 break
-        if self._leads(replica, led):
-            yield from self._expire(replica, key, led)
+        self._begin(self._expire(replica, key, led), ("remote expiry", key))
 
     def _confirm(self, led: _Leadership) -> Work[None]:
         """Repeat the record of a copy's end: its segment must not pass for an abandoned one."""
@@ -428,6 +428,22 @@ class RemoteLogManager:
         candidate = yield from self._next_candidate(replica, led, led.copied_offset)
         if candidate is None:
             return False
+        led.copying = self._new_uuid()
+        try:
+            return (yield from self._copy(replica, key, led, candidate))
+        finally:
+            led.copying = None
+
+    def _copy(
+        self,
+        replica: Partition,
+        key: tuple[Uuid, int],
+        led: _Leadership,
+        candidate: SegmentToCopy,
+    ) -> Work[bool]:
+        """Copy a segment under the id of led.copying; return as `_copy_next`."""
+        partition_log = replica.log
+        assert led.copying is not None, "the copy has an id"
         name = f"the copy of segment {candidate.segment.base_offset} of {partition_log.name}"
         max_timestamp_ms, files = yield self._run_job(self._copiers, candidate.read, name)
         partition_log.producer_state.snapshot_written(candidate.end_offset)
@@ -435,7 +451,7 @@ class RemoteLogManager:
             partition_log,
             candidate,
             files,
-            segment_id=self._new_uuid(),
+            segment_id=led.copying,
             max_timestamp_ms=max_timestamp_ms,
             broker_id=self._replicas.node_id,
             now_ms=self._loop.clock.now_ms(),
@@ -547,8 +563,8 @@ class RemoteLogManager:
 
     # Deletion
 
-    def _abandoned(self, key: tuple[Uuid, int]) -> list[RemoteSegment]:
-        """Return the entries whose copies have no end: in its own turn this broker copies nothing.
+    def _abandoned(self, key: tuple[Uuid, int], own: set[Uuid]) -> list[RemoteSegment]:
+        """Return the entries whose copies have no end; this broker's own copies are those of own.
 
         Another broker that led the partition before may still copy, and deletes what it copied.
         """
@@ -557,6 +573,7 @@ class RemoteLogManager:
             segment
             for segment in self._topic.table(key).segments()
             if segment.state is SegmentState.COPY_SEGMENT_STARTED
+            and segment.segment_id not in own
             and (
                 segment.broker_id == self._replicas.node_id
                 or segment.event_timestamp_ms < oldest_ms
@@ -581,7 +598,15 @@ class RemoteLogManager:
             yield
 
     def _expire(self, replica: Partition, key: tuple[Uuid, int], led: _Leadership) -> Work[None]:
-        """Delete expired segments; the log's start moves first."""
+        """Delete abandoned and expired segments; the log's start moves before the latter.
+
+        It is a work of its own: a copy may wait for its quota, or for a store that does not answer.
+        """
+        if not self._leads(replica, led):
+            return
+        for segment in self._abandoned(key, _own_copies(led)):
+            if self._leads(replica, led) and segment.segment_id not in _own_copies(led):
+                yield from self._delete(segment)
         partition_log, table, clock = replica.log, self._topic.table(key), self._loop.clock
         begin_ms = clock.monotonic_ms()
         position = LogPosition.of(partition_log)
@@ -593,6 +618,8 @@ class RemoteLogManager:
         for segment in expiry.segments:
             if not self._leads(replica, led):
                 return
+            if segment.segment_id in _own_copies(led):
+                continue
             if (yield from self._delete(segment)):
                 led.sizes.segment_deleted(segment.size_bytes)
 
@@ -646,6 +673,12 @@ class RemoteLogManager:
         pending: Pending[T] = Pending()
         calls.run(job, pending.job_done, name)
         return pending
+
+
+def _own_copies(led: _Leadership) -> set[Uuid]:
+    """Return the ids of copies under way, the one whose end is not confirmed among them."""
+    unconfirmed = None if led.unconfirmed is None else led.unconfirmed.segment_id
+    return {one for one in (led.copying, unconfirmed) if one is not None}
 
 
 def _last_in_lineage(
