@@ -33,7 +33,7 @@ class Rig:
         """Answer with the next code."""
         return HeartbeatResponse(error_code=self.codes.pop(0) if self.codes else 0)
 
-    def start(self, timeout_ms: int = 5000) -> CoordinatorCall:
+    def start(self, timeout_ms: int = 5000, *, is_sent_late: bool = False) -> CoordinatorCall:
         """Start a call."""
         call = CoordinatorCall(
             self.lookup,
@@ -41,6 +41,7 @@ class Rig:
             lambda answer: int(answer.error_code),
             deadline_ms=self.sim.now_ms + timeout_ms,
         )
+        call.is_sent_late = is_sent_late
         self.sim.client.start(call)
         call.result.on_done(lambda _: self.ended_ms.append(self.sim.now_ms))
         return call
@@ -134,3 +135,18 @@ def test_closing_the_client_ends_a_call_that_waits() -> None:
     rig.sim.client.close()
     assert isinstance(call.result.error, ClosedError)
     assert isinstance(rig.start().result.error, ClosedError)
+
+
+def test_a_call_without_time_is_sent_once_and_fails() -> None:
+    """The commit of a consumer that does not wait arrives; its connection stays."""
+    rig = Rig(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    rig.run()
+    before = len(rig.cluster.requests(HeartbeatRequest))
+    call = rig.start(0, is_sent_late=True)
+    rig.sim.run(lambda: call.result.done)
+    assert isinstance(call.result.error, TimeoutError)
+    rig.sim.run(lambda: len(rig.cluster.requests(HeartbeatRequest)) == before + 1)
+    assert rig.run().result.value.error_code == 0
+    assert len(rig.cluster.requests(FindCoordinatorRequest)) == 1
+    assert isinstance(rig.run(0).result.error, TimeoutError)
+    assert len(rig.cluster.requests(HeartbeatRequest)) == before + 2

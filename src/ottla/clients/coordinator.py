@@ -185,6 +185,8 @@ class CoordinatorCall:
     ) -> None:
         self.result: Pending[Any] = Pending()
         self.coordinator = coordinator
+        self.is_sent_late = False
+        """Whether the request is sent once also where no time is left to wait for the response."""
         self._request, self._error_of = request, error_of
         self._deadline_ms, self._is_retried = deadline_ms, is_retried
         self._purpose, self._max_version = purpose, max_version
@@ -207,25 +209,32 @@ class CoordinatorCall:
         if error is not None:
             self.result.fail(error)
         elif self._deadline_ms is not None and now_ms >= self._deadline_ms:
+            if coordinator.known and self.is_sent_late:
+                # with the usual timeout: its end closes the connection
+                self._send(client.settings.request_timeout_ms)
             text = self._timeout_text or "the call timed out (default.api.timeout.ms)"
             if not coordinator.known and not self._timeout_text:
                 text = f"{coordinator.subject} was not found in time"
-            self.result.fail(client.timeout_error(text, self._last))
+            if not self.result.done:
+                self.result.fail(client.timeout_error(text, self._last))
         elif coordinator.known and self._retry_at_ms <= now_ms:
-            self._is_in_flight = True
             timeout_ms: int = client.settings.request_timeout_ms
             if self._deadline_ms is not None:
                 timeout_ms = max(min(timeout_ms, int(self._deadline_ms - now_ms)), 1)
-            if callable(self._request):
-                sent = self._request(timeout_ms)
-            else:
-                sent = coordinator.send(
-                    self._request,
-                    purpose=self._purpose,
-                    timeout_ms=timeout_ms,
-                    max_version=self._max_version,
-                )
-            sent.on_done(self._answered)
+            self._send(timeout_ms)
+
+    def _send(self, timeout_ms: int) -> None:
+        self._is_in_flight, self.is_sent_late = True, False
+        if callable(self._request):
+            sent = self._request(timeout_ms)
+        else:
+            sent = self.coordinator.send(
+                self._request,
+                purpose=self._purpose,
+                timeout_ms=timeout_ms,
+                max_version=self._max_version,
+            )
+        sent.on_done(self._answered)
 
     def next_deadline_ms(self) -> int | None:
         """Return when the next attempt or the deadline is due."""
@@ -242,6 +251,8 @@ class CoordinatorCall:
     def _answered(self, done: Pending[Any]) -> None:
         self._is_in_flight = False
         error = done.error
+        if self.result.done:  # it was sent late
+            return
         if error is None:
             code = self._error_of(done.value)
             if not code:

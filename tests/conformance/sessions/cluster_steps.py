@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _METADATA_TOPIC = "__cluster_metadata"
 _DIRECTORY_ID = Uuid(b"an odd directory")
-_INSTANCE_ID = Uuid(b"an odd instance.")
+_INSTANCE_ID = Ref("own_instance", ())
 _FEATURES = ("metadata.version", "kraft.version", "nope", "")
 _UNKNOWN_BROKERS = (7, -1, 2**31 - 1, -(2**31))
 _ZSTD = 4

@@ -95,6 +95,13 @@ class Memory:
         """Return the id under which a client pushes its metrics; zero before it has one."""
         return self._instances.get(slot, ZERO_UUID)
 
+    def own_instance(self) -> Uuid:
+        """Return an id that no node gave, and no other session has.
+
+        Kafka knows a client for some minutes after its connection that spoke for another one, too.
+        """
+        return Uuid(self.prefix.encode().ljust(16, b".")[:16])
+
     def subscription(self, slot: int, step: int) -> int:
         """Return the subscription that a client was answered, or one next to it."""
         return self._subscriptions.get(slot, 0) + step

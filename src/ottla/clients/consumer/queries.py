@@ -101,6 +101,7 @@ class Queries:
             is_retried=is_retried,
             timeout_text=f"Timeout of {int(limit_ms)}ms expired before {purpose}",
         )
+        call.is_sent_late = True  # as by a Java consumer: commit(timeout=0) sends the offsets
         return await core.runtime.run(call)
 
     async def commit(

@@ -74,6 +74,8 @@ class _SnapshotOffsets:
 _NO_EPOCH: Final = -1
 _COLD_KEY: Final = "cold-snapshots"
 _COLD_SLICE_KEY: Final = "more-cold-snapshots"
+_EXAMINED_AT_ONCE: Final = 500
+"""States examined between two yields, at less than 1 µs each."""
 _DELETED_KEY: Final = "deleted-topics"
 _READ_UNKNOWN = "Read operation on uninitialized share partition not allowed."
 _WRITE_UNKNOWN = "Write operation on uninitialized share partition not allowed."
@@ -315,12 +317,23 @@ class ShareShard:
         """
         self._schedule_snapshots()
         oldest_ms = self._clock.now_ms() - self._config.cold_snapshot_interval_ms
-        states = self.states.items()
-        if all(one.write_timestamp_ms != one.create_timestamp_ms for _, one in states):
-            return empty_result()
-        keys = [key for key, state in states if state.write_timestamp_ms <= oldest_ms]
-        self._timers.write_all(_COLD_SLICE_KEY, sweep(keys, partial(self._cold, oldest_ms)))
+        self._timers.write_all(_COLD_SLICE_KEY, self._cold_slices(oldest_ms))
         return empty_result()
+
+    def _cold_slices(self, oldest_ms: int) -> Iterator[list[CoordinatorRecord] | None]:
+        """Yield the records of some snapshots, or None between two parts of the search."""
+        keys: list[ShareKey] = []
+        has_change = False
+        for number, key in enumerate(list(self.states), 1):
+            state: ShareState | None = self.states.get(key)
+            if state is not None:
+                has_change |= state.write_timestamp_ms == state.create_timestamp_ms
+                if state.write_timestamp_ms <= oldest_ms:
+                    keys.append(key)
+            if number % _EXAMINED_AT_ONCE == 0:
+                yield None
+        if has_change:
+            yield from sweep(keys, partial(self._cold, oldest_ms))
 
     def _cold(self, oldest_ms: int, key: ShareKey) -> tuple[list[CoordinatorRecord], float]:
         """Return the new snapshot of a state that is still old; each of its batches has a cost."""

@@ -183,7 +183,7 @@ class Telemetry:
     def connection_closed(self, connection_id: str) -> None:
         """Forget the clients of a connection.
 
-        One connection may speak for several: Kafka keeps the earlier ones for ever.
+        One connection may speak for several: Kafka keeps the earlier ones until they are silent.
         """
         for instance_id in tuple(self._by_connection.get(connection_id, ())):
             self._forget(instance_id, self._instances.pop(instance_id))
