@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import itertools
 import json
 import ssl
 import subprocess
@@ -25,9 +26,9 @@ from ottla.config.broker import parse_broker_config
 from ottla.config.problems import ConfigErrors
 from ottla.errors import OttlaError
 from ottla.server.http.app import BrokerState
-from ottla.server.http.endpoint import HttpEndpoint
 from ottla.server.metrics.node import BEAT_S
 from ottla.server.system.ports import PortTaken
+from ottla.storage.directories.loader import DirectoryLoader
 from ottla.testing.cluster import TEST_DEFAULTS, Cluster
 from ottla.testing.errors import ClusterError
 from tests.server.security.certificates import Authority
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from ottla.storage.directories.loader import StrayLog
     from ottla.storage.log.partition_log import PartitionLog
 
 OPEN = {"metrics.listener": "127.0.0.1:0"}
@@ -309,11 +311,11 @@ def test_a_recovering_node_is_alive_but_not_ready(cluster: Cluster) -> None:
     """During recovery livez is good, and startupz tells what is left."""
     health = cluster.run(lambda node: node.http.health)
     assert health.state is BrokerState.RUNNING
-    remaining = dict(health.opened_counts)
     try:
         health.state = BrokerState.RECOVERY
-        for path in health.opened_counts:
-            health.opened_counts[path] -= 3
+        for load in health.loads:
+            load.opened_count -= 3
+            load.remaining_segments(2)
         assert page(cluster, "livez") == (200, {"status": "ok", "state": "recovery"})
         assert page(cluster, "readyz")[0] == 503
         status, content = page(cluster, "startupz")
@@ -321,8 +323,15 @@ def test_a_recovering_node_is_alive_but_not_ready(cluster: Cluster) -> None:
         assert [one["remaining"] for one in content["recovery"].values()] == [3]
         found = scrape(cluster)
         assert found["kafka_server_kafkaserver_brokerstate", labels()] == 2
+        (path,) = content["recovery"]
+        name = "kafka_log_logmanager_remaininglogstorecover"
+        assert found[name, labels(dir=path)] == 3
+        name = "kafka_log_logmanager_remainingsegmentstorecover"
+        assert found[name, labels(dir=path, threadNum="0")] == 2
     finally:
-        health.opened_counts.update(remaining)
+        for load in health.loads:
+            load.opened_count += 3
+            load.remaining_segments(0)
         health.state = BrokerState.RUNNING
 
 
@@ -338,14 +347,15 @@ def test_a_node_answers_probes_while_it_opens_its_logs(monkeypatch: pytest.Monke
             admin.create_topic("one", partitions=3)
         url = cluster.metrics_url
         cluster.kill()
-        count_opened = HttpEndpoint.opened
+        open_log, calls = DirectoryLoader._open, itertools.count()
 
-        def hold(endpoint: HttpEndpoint, log: PartitionLog) -> None:
-            count_opened(endpoint, log)
-            opened.set()
-            may_go_on.wait(60)
+        def hold(loader: DirectoryLoader, found: StrayLog) -> PartitionLog | None:
+            if next(calls) == 1:  # the second log
+                opened.set()
+                may_go_on.wait(60)
+            return open_log(loader, found)
 
-        monkeypatch.setattr(HttpEndpoint, "opened", hold)
+        monkeypatch.setattr(DirectoryLoader, "_open", hold)
         starting = threading.Thread(target=cluster.start)
         starting.start()
         try:

@@ -14,8 +14,10 @@ from ottla.clients.admin.configs import ConfigResource, ResourceType
 from ottla.clients.admin.quotas import QuotaChange
 from ottla.clients.admin.topics import NewTopic
 from ottla.errors import KafkaError
-from ottla.server.node.startup import LoadProgress
+from ottla.purgatory.timing_wheel import TimingWheel
+from ottla.server.node.startup import LoadReport
 from ottla.server.requests.dispatch import Dispatcher, RequestLog
+from ottla.storage.directories.loader import LoadProgress
 from ottla.testing.cluster import Cluster
 from ottla.testing.simulation.node import SimulatedNode
 
@@ -236,20 +238,31 @@ def test_a_long_load_is_told_every_few_seconds(lines: Callable[[], list[str]]) -
     """An operator sees that the start goes on."""
 
     class Clock:
-        def __init__(self) -> None:
-            self.times = iter(range(0, 100_000, 2000))
+        ms = 0
 
         def monotonic_ms(self) -> int:
-            return next(self.times)
+            return self.ms
 
         now_ms = monotonic_ms
 
-    progress = LoadProgress(Clock())
-    for _ in range(7):
-        progress.opened()
+    clock, timer = Clock(), TimingWheel(0)
+    loads = [LoadProgress("/data"), LoadProgress("/more")]
+    for load in loads:
+        load.log_count = 100
+    report = LoadReport(loads, clock, timer)
+    for opened, segment_count in ((30, 1), (60, 7), (100, 0)):
+        clock.ms += 6000
+        loads[0].opened_count, loads[1].opened_count = opened, opened // 2
+        loads[1].remaining_segments(segment_count)
+        timer.advance(clock.ms)
+    report.stop()
+    clock.ms += 60_000
+    timer.advance(clock.ms)
+    segments = ", 7 segments to read in the current one"
     assert lines() == [
-        "loading logs: 3 are open after 6 s",
-        "loading logs: 6 are open after 12 s",
+        "loading logs: 45 are open after 6 s; 70 remain in /data; 85 remain in /more",
+        f"loading logs: 90 are open after 12 s; 40 remain in /data; 70 remain in /more{segments}",
+        "loading logs: 150 are open after 18 s; 50 remain in /more",
     ]
 
 

@@ -10,6 +10,7 @@ from ottla.errors import CorruptMessage
 from ottla.records.builder import encode_batch
 from ottla.storage.batches import walk_file, whole_batches
 from ottla.storage.log.config import LogConfig
+from ottla.storage.log.partition_log import PartitionLog
 from ottla.testing.disk import Call, SimulatedDisk
 from tests.storage.logs import NOW_MS, SMALL, close, content, flush, new_log, put, send
 
@@ -323,3 +324,28 @@ def test_a_copy_with_gaps_has_none_between_its_segments() -> None:
         log.writes.append_as_follower(batch, leader_epoch=0, now_ms=NOW_MS)
     assert log.segments.base_offsets == [0, 1, 101]
     assert new_log(disk, config=config).log_end_offset == 201
+
+
+def test_recovery_reads_the_segments_from_the_recovery_point_on() -> None:
+    """Each is counted as it is read; a clean start reads none."""
+    disk = SimulatedDisk()
+    filled(disk)
+    bases = [int(name[:20]) for name in disk.list("t-0") if name.endswith(".log")]
+    assert len(bases) > 2
+    for recovery_point, clean, count in (
+        (0, False, len(bases)),
+        (bases[-2], False, 2),
+        (30, True, 0),
+    ):
+        counts: list[int] = []
+        log = PartitionLog.open(
+            disk,
+            "t-0",
+            config=SMALL,
+            now_ms=NOW_MS,
+            recovery_point=recovery_point,
+            clean=clean,
+            on_remaining_segments=counts.append,
+        )
+        assert counts == [*range(count, 0, -1), 0]
+        close(log)

@@ -40,8 +40,7 @@ if TYPE_CHECKING:
     from ottla.server.broker.broker import Broker
     from ottla.server.controller.controller_node import ControllerNode
     from ottla.server.metrics.node import NodeMetrics
-    from ottla.storage.directories.loader import FoundLog
-    from ottla.storage.directories.log_dir import LogDirectory
+    from ottla.storage.directories.loader import LoadProgress
 
 T = TypeVar("T")
 _ONE = ("",)
@@ -50,6 +49,12 @@ _STATE = gauge(
 )
 _REMAINING = gauge(
     "kafka.log", "LogManager", "remainingLogsToRecover", "Logs that are still to be opened."
+)
+_SEGMENTS = gauge(
+    "kafka.log",
+    "LogManager",
+    "remainingSegmentsToRecover",
+    "Segments still to be read of the log that a thread recovers.",
 )
 LIVE_LIMIT_S = 5.0
 """A loop that has not answered for this long counts as stuck."""
@@ -74,10 +79,8 @@ class NodeHealth:
         self._broker = broker
         self._controller = controller
         self._metrics = metrics
-        self._paths: dict[int, str] = {}
-        self._total: dict[str, int] = {}
-        self.opened_counts: dict[str, int] = {}
-        """Logs opened so far by directory."""
+        self.loads: list[LoadProgress] = []
+        """The directories whose logs are opened."""
 
     # Written by the node
 
@@ -93,24 +96,13 @@ class NodeHealth:
         """Set the state of a node that stops: its loop is no longer called."""
         self.state = BrokerState.SHUTTING_DOWN
 
-    def recovering(self, log_dirs: Iterable[LogDirectory]) -> None:
-        """Count the logs that are about to be opened."""
-        for log_dir in log_dirs:
-            names = log_dir.directory.list()
-            self._paths[id(log_dir.directory)] = log_dir.path
-            self._total[log_dir.path] = sum(log_dir.directory.is_directory(name) for name in names)
-            self.opened_counts[log_dir.path] = 0
+    def recovering(self, loads: list[LoadProgress]) -> None:
+        """Set the directories whose logs are about to be opened."""
+        self.loads = loads
         self.state = BrokerState.RECOVERY
 
-    def opened(self, log: FoundLog) -> None:
-        """Count a log that was opened."""
-        path = self._paths.get(id(log.directory))
-        if path is not None:
-            self.opened_counts[path] += 1
-
     def recovered(self) -> None:
-        """Set all logs to opened."""
-        self.opened_counts.update(self._total)
+        """Set the state of a node whose logs are open."""
         self.state = BrokerState.STARTING
 
     def running(self) -> None:
@@ -120,21 +112,24 @@ class NodeHealth:
     # Read by other threads
 
     def progress(self) -> dict[str, dict[str, int]]:
-        """Return total and remaining logs by directory; empty before recovery begins."""
-        opened = dict(self.opened_counts)
+        """Return the numbers of each directory; empty before recovery begins."""
         return {
-            path: {"logs": total, "remaining": max(0, total - opened[path])}
-            for path, total in dict(self._total).items()
+            load.path: {
+                "logs": load.log_count,
+                "remaining": load.remaining_count,
+                "remaining_segments": load.segment_count,
+            }
+            for load in self.loads
         }
 
     def series(self) -> Iterator[Series]:
         """Yield the broker's state and the remaining logs; on any thread."""
         yield Series(_STATE, _ONE, (int(self.state),))
-        progress = self.progress()
-        labels = tuple(label_text(dir=path) for path in progress)
-        yield Series(
-            _REMAINING, labels, [directory["remaining"] for directory in progress.values()]
-        )
+        loads = self.loads
+        labels = tuple(label_text(dir=load.path) for load in loads)
+        yield Series(_REMAINING, labels, [load.remaining_count for load in loads])
+        threads = tuple(label_text(dir=load.path, threadNum="0") for load in loads)
+        yield Series(_SEGMENTS, threads, [load.segment_count for load in loads])
 
     def checks(self) -> dict[str, bool]:
         """Return the conditions of a ready node; on the node's loop.

@@ -18,7 +18,7 @@ from ottla.server.system.ports import port_taken
 if TYPE_CHECKING:
     import asyncio
     import ssl
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from ottla.config.metrics import MetricsSettings
     from ottla.http.host import Page
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from ottla.server.metrics.requests import RequestMetrics
     from ottla.server.system.environment import HttpService, Network, Stopwatch
     from ottla.server.system.turns import TurnWatch
-    from ottla.storage.directories.loader import FoundLog
-    from ottla.storage.directories.log_dir import LogDirectory
+    from ottla.storage.directories.loader import LoadProgress
 
 
 class HttpPort:
@@ -165,15 +164,10 @@ class HttpEndpoint:
                 login = BasicLogin(self._settings.metrics_basic_auth_username, password)
             self._served.service.start(self._pages, Access(self._context(), login))
 
-    def recovering(self, log_dirs: Iterable[LogDirectory]) -> None:
+    def recovering(self, loads: list[LoadProgress]) -> None:
         """Report that the node begins to open its logs."""
         if self._served is not None:
-            self._served.health.recovering(log_dirs)
-
-    def opened(self, log: FoundLog) -> None:
-        """Report an opened log."""
-        if self._served is not None:
-            self._served.health.opened(log)
+            self._served.health.recovering(loads)
 
     def recovered(self) -> None:
         """Report that all logs are open."""

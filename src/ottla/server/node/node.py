@@ -66,7 +66,7 @@ from ottla.server.node.security import NodeSecurity
 from ottla.server.node.settings import security_refusal
 from ottla.server.node.startup import (
     Banner,
-    LoadProgress,
+    LoadReport,
     log_listening,
     log_recovered,
     log_starting,
@@ -87,7 +87,6 @@ if TYPE_CHECKING:
     from ottla.replication.delayed_fetch import DelayedFetch
     from ottla.server.remote.log_manager import RemoteLogManager
     from ottla.server.system.environment import Environment
-    from ottla.storage.directories.loader import FoundLog
     from ottla.storage.directories.log_dir import LogDirectory
     from ottla.types import Uuid
 
@@ -652,18 +651,14 @@ class Node:
 
         Recovery may take minutes, in which the quorum needs this node's responses.
         """
-        topics, progress = self._metadata.image.topics, LoadProgress(self.clock)
-
-        def is_stray(found: FoundLog) -> bool:
-            progress.opened()
-            self.http.opened(found)
-            return self._metadata.is_stray(found)
-
+        topics, run_on_volume = self._metadata.image.topics, self._resources.workers.disk.run
         log_dirs, begin_ms = self._resources.data_dirs, self.clock.monotonic_ms()
-        self.http.recovering(log_dirs)
-        run_on_volume = self._resources.workers.disk.run
-        loaders = self._logs.loaders(self.clock.now_ms(), is_stray)
+        loaders = self._logs.loaders(self.clock.now_ms(), self._metadata.is_stray)
+        loads = [loader.progress for loader in loaders]
+        self.http.recovering(loads)
+        report = LoadReport(loads, self.clock, self._resources.timer)
         await self._waits.completed(run_all(loaders, run_on_volume))
+        report.stop()
         take = self._logs.take_loaded(loaders, self.clock.now_ms(), self._metadata.directory_of)
         taken = self._resources.worker.run(take)
         await self._waits.completed(taken)

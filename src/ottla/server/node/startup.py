@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig, ListenerEndpoint
     from ottla.network.limits import ConnectionQuota
     from ottla.network.server import Listener
+    from ottla.purgatory.timing_wheel import TimingWheel
+    from ottla.storage.directories.loader import LoadProgress
     from ottla.storage.directories.log_dir import LogDirectory
     from ottla.storage.log_set.log_set import LogSet
 
@@ -208,23 +210,41 @@ def log_starting(config: BrokerConfig) -> None:
         log.warning(NOT_COMPILED, extra={"event": "node.not_compiled"})
 
 
-class LoadProgress:
-    """Writes the progress of loading logs, every few seconds; called by workers."""
+class LoadReport:
+    """Writes the progress of loading logs every few seconds, until it is stopped."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, loads: Sequence[LoadProgress], clock: Clock, timer: TimingWheel) -> None:
+        self._loads = loads
         self._clock = clock
-        self._begin_ms = self._written_ms = clock.monotonic_ms()
-        self._count = 0
+        self._timer = timer
+        self._begin_ms = clock.monotonic_ms()
+        self._plan()
 
-    def opened(self) -> None:
-        """Count a log."""
-        self._count += 1
-        now_ms = self._clock.monotonic_ms()
-        if now_ms - self._written_ms >= PROGRESS_INTERVAL_MS:
-            self._written_ms = now_ms
-            elapsed_s = (now_ms - self._begin_ms) // 1000
-            text = "loading logs: %d are open after %d s"
-            log.info(text, self._count, elapsed_s, extra={"event": "logs.loading"})
+    def _plan(self) -> None:
+        due_ms = self._clock.monotonic_ms() + PROGRESS_INTERVAL_MS
+        self._task = self._timer.add(due_ms, self._write)
+
+    def _write(self, now_ms: int) -> None:
+        opened = sum(load.opened_count for load in self._loads)
+        segments = [
+            f", {load.segment_count} segments to read in the current one"
+            if load.segment_count > 1
+            else ""
+            for load in self._loads
+        ]
+        remaining = "; ".join(
+            f"{load.remaining_count} remain in {load.path}{segments_left}"
+            for load, segments_left in zip(self._loads, segments, strict=True)
+            if load.remaining_count
+        )
+        elapsed_s = (now_ms - self._begin_ms) // 1000
+        text = "loading logs: %d are open after %d s; %s"
+        log.info(text, opened, elapsed_s, remaining, extra={"event": "logs.loading"})
+        self._plan()
+
+    def stop(self) -> None:
+        """Write no more."""
+        self._task.cancel()
 
 
 def log_recovered(log_dirs: Iterable[LogDirectory], logs: LogSet, elapsed_ms: int) -> None:

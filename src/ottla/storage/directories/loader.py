@@ -98,6 +98,30 @@ class StrayLog(NamedTuple):
     name: str
 
 
+class LoadProgress:
+    """How far the load of a directory is: plain numbers of its worker, for any thread."""
+
+    __slots__ = ("log_count", "opened_count", "path", "segment_count")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.log_count = 0
+        """Logs that were found; 0 until they are counted."""
+        self.opened_count = 0
+        """Logs that need no more work, whether they are open, damaged or strays."""
+        self.segment_count = 0
+        """Segments of the log that is being recovered, still to be read."""
+
+    @property
+    def remaining_count(self) -> int:
+        """Logs that are still to be opened."""
+        return self.log_count - self.opened_count
+
+    def remaining_segments(self, count: int) -> None:
+        """Set the segments of the current log that are still to be read."""
+        self.segment_count = count
+
+
 class DirectoryLoader:
     """Opens the logs of one directory, as a job for a worker; the log set takes them afterwards."""
 
@@ -115,6 +139,7 @@ class DirectoryLoader:
         self._now_ms = now_ms
         self._events = events
         self._is_stray = is_stray
+        self.progress = LoadProgress(log_dir.path)
         self.error: BaseException | None = None
         self.logs: list[PartitionLog] = []
         """Those that were opened, also future ones."""
@@ -159,17 +184,12 @@ class DirectoryLoader:
                 log.release()
 
     def _open_all(self) -> Iterator[PartitionLog]:
-        directory = self.log_dir.directory
+        directory, progress = self.log_dir.directory, self.progress
         others = []
-        for name in directory.list():
-            if not directory.is_directory(name):
-                continue
-            if is_deleted_log(name):
-                self.deleted.append(name)
-                continue
-            partition = partition_of(name) or future_partition_of(name)
-            if partition is None or partition.topic == METADATA_TOPIC:
-                continue
+        partitions = list(self._find_partitions())
+        progress.log_count = len(partitions)
+        for number, (name, partition) in enumerate(partitions):
+            progress.opened_count = number
             if not is_log(directory, name):
                 others += [name] if directory.list(name) else []
                 continue
@@ -181,8 +201,22 @@ class DirectoryLoader:
             if log is not None:
                 log.update_high_watermark(self.high_watermarks.get(partition, 0))
                 yield log
+        progress.opened_count = len(partitions)
         if others:
             self._report_others(others)
+
+    def _find_partitions(self) -> Iterator[tuple[str, TopicPartition]]:
+        """Yield the directories with names of logs; deleted ones are noted."""
+        directory = self.log_dir.directory
+        for name in directory.list():
+            if not directory.is_directory(name):
+                continue
+            if is_deleted_log(name):
+                self.deleted.append(name)
+                continue
+            partition = partition_of(name) or future_partition_of(name)
+            if partition is not None and partition.topic != METADATA_TOPIC:
+                yield name, partition
 
     def _must_be_set_aside(self, found: StrayLog) -> bool:
         """Whether the node should not have a log; decided before it is opened, which may cut it."""
@@ -225,6 +259,7 @@ class DirectoryLoader:
                 log_start_offset=log_start_offset,
                 clean=log_dir.had_clean_shutdown,
                 events=self._events,
+                on_remaining_segments=self.progress.remaining_segments,
             )
         except CorruptMessage as error:
             broken = self.broken if name == str(partition) else self.broken_futures

@@ -136,16 +136,23 @@ class PartitionLog:
         log_start_offset: int = 0,
         clean: bool = False,
         events: LogEvents = STANDALONE,
+        on_remaining_segments: Callable[[int], object] | None = None,
     ) -> PartitionLog:
         """Open the directory `name`, made when missing; recover it unless it was closed cleanly.
 
         OSError when the disk fails. topic_id is written down when the directory is new.
+        on_remaining_segments(count) is called with each segment that recovery reads, 0 at the end.
         """
         topic_partition = topic_partition or parse_partition_name(name)
         if not directory.exists(name):
             directory.make(name)
         loaded = LogLoader(
-            directory, name, partition=str(topic_partition), config=config, now_ms=now_ms
+            directory,
+            name,
+            partition=str(topic_partition),
+            config=config,
+            now_ms=now_ms,
+            on_remaining_segments=on_remaining_segments or (lambda _count: None),
         ).load(recovery_point=recovery_point, log_start_offset=log_start_offset, clean=clean)
         log = cls(
             directory,

@@ -33,6 +33,8 @@ from ottla.storage.segments.segment_list import SegmentList
 from ottla.storage.segments.segment_recovery import rebuild_indexes, recover_segment, trim_tail
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ottla.storage.directory import Directory
     from ottla.storage.log.config import LogConfig
 
@@ -68,11 +70,14 @@ class LogLoader:
         partition: str,
         config: LogConfig,
         now_ms: int,
+        on_remaining_segments: Callable[[int], object] = lambda _count: None,
     ) -> None:
+        """on_remaining_segments(count) is called with each segment that is read, 0 at the end."""
         self._directory = directory
         self._subdirectory = subdirectory
         self._config = config
         self._now_ms = now_ms
+        self._on_remaining_segments = on_remaining_segments
         self._state = PartitionProducers(
             directory,
             subdirectory,
@@ -100,6 +105,7 @@ class LogLoader:
                 recovery_point=recovery_point, log_start_offset=log_start_offset, clean=clean
             )
         finally:
+            self._on_remaining_segments(0)
             for segment in self._segments:
                 segment.close_files()
 
@@ -258,6 +264,8 @@ class LogLoader:
                 continue
             if last is not None and number > last:
                 break
+            end = len(self._segments) if last is None else last + 1
+            self._on_remaining_segments(end - number)
             self._state.end_offset = segment.base_offset
             self._state.take_snapshot()
             self._state.write_snapshots()
