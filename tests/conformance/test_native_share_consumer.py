@@ -10,10 +10,8 @@ import pytest
 from ottla import (
     AcknowledgeType,
     Admin,
-    ConfigResource,
     NewTopic,
     Producer,
-    ResourceType,
     ShareConsumer,
     TopicPartition,
 )
@@ -29,6 +27,7 @@ from ottla.records.batches import iterate_batches
 from ottla.records.builder import encode_batch
 from ottla.timeline import SnapshotRegistry
 from tests.conformance.kafka import kafka_or_skip, running_kafka
+from tests.conformance.share_groups import begin_at_the_start
 from tests.coordinator.harness import MemoryLog, VirtualClock, loop_of
 
 if TYPE_CHECKING:
@@ -152,8 +151,7 @@ def test_natives_on_kafka_and_the_log_of_its_share_coordinator(tmp_path: Path) -
     with running_kafka(kafka_or_skip(), tmp_path, PROPERTIES) as node:
         with Admin(bootstrap_servers=node.bootstrap) as admin:
             admin.create_topics([NewTopic(TOPIC, 1, 1)])
-            group = ConfigResource(ResourceType.GROUP, GROUP)
-            admin.alter_configs({group: {"share.auto.offset.reset": "earliest"}})
+            begin_at_the_start(admin, GROUP)
             topic_id = admin.describe_topics([TOPIC])[TOPIC].topic_id  # type: ignore[union-attr] # it exists
         with Producer(bootstrap_servers=node.bootstrap) as producer:
             producer.send_many(TOPIC, [b"%d" % number for number in range(COUNT)])

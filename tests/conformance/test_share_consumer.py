@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla import Admin, ConfigResource, Producer
-from ottla.clients.admin.configs import ResourceType
+from ottla import Admin, Producer
 from tests.conformance.clients.target import Target, running_target
+from tests.conformance.share_groups import begin_at_the_start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,8 +41,7 @@ def test_kafkas_share_consumer_accepts_and_rejects(node: Target, kafka: Kafka) -
             producer.send(topic, str(number).encode())
     with Admin(bootstrap_servers=node.bootstrap) as admin:
         for group in ("accepts", "rejects"):
-            resource = ConfigResource(ResourceType.GROUP, group)
-            admin.alter_configs({resource: {"share.auto.offset.reset": "earliest"}})
+            begin_at_the_start(admin, group)
     values = sorted(str(number) for number in range(20))
     all_of_them = ("--max-messages", "20", "--timeout-ms", "120000")
     one_more = ("--max-messages", "1", "--timeout-ms", "8000")

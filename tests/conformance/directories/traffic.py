@@ -15,18 +15,17 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from ottla import (
     AcknowledgeType,
     Admin,
-    ConfigResource,
     Consumer,
     KafkaError,
     NewTopic,
     Producer,
-    ResourceType,
     ShareConsumer,
     TopicPartition,
 )
 from ottla.clients.admin.quotas import QuotaChange
 from ottla.security.acl import Acl, Operation, PatternType, Permission
 from ottla.security.acl import ResourceType as AclResourceType
+from tests.conformance.share_groups import begin_at_the_start
 from tests.waits import wait_for
 
 if TYPE_CHECKING:
@@ -109,10 +108,7 @@ class Traffic:
                     for name, (partitions, configs) in TOPICS.items()
                 ]
             )
-            group = ConfigResource(ResourceType.GROUP, SHARE_GROUP)
-            assert (
-                admin.alter_configs({group: {"share.auto.offset.reset": "earliest"}})[group] is None
-            )
+            begin_at_the_start(admin, SHARE_GROUP)
             assert set(admin.create_acls([ACL]).values()) == {None}
             quota = QuotaChange({"user": USER}, {"producer_byte_rate": 1e6})
             assert set(admin.alter_client_quotas([quota]).values()) == {None}

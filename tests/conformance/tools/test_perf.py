@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from ottla import Admin, ConfigResource, ResourceType
+from ottla import Admin
 from ottla.cli.main import SERVER_HINT
 from tests.conformance.clients.node_process import running_node
+from tests.conformance.share_groups import begin_at_the_start
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -267,8 +268,7 @@ def test_share_consumer_perf_test(real_kafka: RealKafka, tmp_path: Path) -> None
     def new_group() -> str:
         group = f"perf-{next(numbers)}"
         with Admin(bootstrap_servers=real_kafka.bootstrap) as admin:
-            resource = ConfigResource(ResourceType.GROUP, group)
-            admin.alter_configs({resource: {"share.auto.offset.reset": "earliest"}})
+            begin_at_the_start(admin, group)
         return group
 
     for words in SHARED:
