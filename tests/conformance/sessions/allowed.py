@@ -125,6 +125,14 @@ CHANCE: tuple[Allowed, ...] = (
         "The next leader of a group is the first of a hash map by member ids, of which a part is"
         " drawn.",
     ),
+    Allowed(
+        "fetch",
+        r"answer\.responses\[\d+\]\.partitions\[\d+\]\.error_code",
+        "0|3",
+        "0|3",
+        "The partitions of a deleted topic are stopped in the order of a hash map; the first one"
+        " ends a waiting fetch, which reads the others.",
+    ),
 )
 # Differences of the single requests that hold here, too: their labels have the case's name.
 _FROM_CASES = tuple(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import time
+from threading import Thread
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from ottla.errors import ErrorCode
 from ottla.protocol import codec, frames
 from ottla.protocol.apis.create_partitions import CreatePartitionsRequest
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
+from ottla.protocol.apis.delete_topics import DeleteTopicsRequest
 from ottla.protocol.apis.fetch import FetchRequest, FetchResponse
 from ottla.protocol.apis.list_offsets import ListOffsetsRequest
 from ottla.protocol.apis.produce import ProduceRequest
@@ -24,6 +26,7 @@ from ottla.server.system.files import RealFile
 from ottla.testing.cluster import Cluster
 from ottla.types import TopicPartition, Uuid
 from tests.server.requests.untrusted_clients import Peer, joined, produce
+from tests.waits import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -445,3 +448,35 @@ def test_partitions_of_one_topic_are_answered_together(cluster: Cluster) -> None
     } == {"t": [(0, 0), (7, 3)], "absent": [(0, 3)]}
     assert len(answer.responses) == 2
     peer.close()
+
+
+@pytest.mark.parametrize("version", [6, 12])
+def test_a_deletion_under_a_waiting_fetch_names_no_other_leader(
+    cluster: Cluster, version: int
+) -> None:
+    """A partition of the topic that is still to be removed is read, or does not exist."""
+    create(cluster, "gone")
+    more = CreatePartitionsRequest.CreatePartitionsTopic(name="gone", count=3, assignments=None)
+    peer, other = Peer(cluster.bootstrap), Peer(cluster.bootstrap)
+    grown = peer.ask(
+        CreatePartitionsRequest(topics=[more], timeout_ms=10_000, validate_only=False), 3
+    )
+    assert grown.results[0].error_code == 0
+    wait_for(lambda: cluster.run(lambda node: node.broker.replicas.find("gone", 2) is not None))
+    partitions = [
+        Topic.FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=100)
+        for index in (2, 0)
+    ]
+    topics = [Topic(topic="gone", partitions=partitions)]
+    request = FetchRequest(
+        max_wait_ms=20_000, min_bytes=MUCH, max_bytes=MUCH, session_epoch=-1, topics=topics
+    )
+    answers: list[Any] = []
+    reader = Thread(target=lambda: answers.append(peer.ask(request, version)))
+    reader.start()
+    wait_for(lambda: cluster.run(lambda node: node.broker.delayed_fetches.delayed_count) > 0)
+    other.ask(DeleteTopicsRequest(topic_names=["gone"], timeout_ms=10_000), 5)
+    reader.join()
+    codes = {one.error_code for one in answers[0].responses[0].partitions}
+    assert ErrorCode.UNKNOWN_TOPIC_OR_PARTITION in codes
+    assert codes <= {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}

@@ -380,10 +380,13 @@ class FetchRead(ABC):
         self._fail(key, replica, ErrorCode.KAFKA_STORAGE_ERROR)
 
     def _refuse(self, key: PartitionKey, replica: Partition | None, error: KafkaError) -> None:
-        if replica is not None and isinstance(error.__cause__, OSError):
-            self._ctx.broker.replicas.disk_failed(replica, error.__cause__)
-        if replica is None or not self._read_remote(key, replica, error):
-            self._fail(key, replica, error.code)
+        if replica is not None and self._read_remote(key, replica, error):
+            return
+        code = error.code
+        if replica is not None and code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            is_deleted = not self._ctx.broker.has_partition(*replica.topic_partition)
+            code = _UNKNOWN[0] if is_deleted else code  # it is removed in one of the next turns
+        self._fail(key, replica, code)
 
     def _fail(self, key: PartitionKey, replica: Partition | None, code: ErrorCode) -> None:
         """Answer for one partition; an unread one does not end the wait for the others."""
