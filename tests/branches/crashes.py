@@ -10,8 +10,8 @@ from ottla.testing.disk import SimulatedCrash, SimulatedDisk
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-STEP = int(os.environ.get("OTTLA_CRASH_STEP", "7"))
-"""1 for every operation, as `scripts/simulate --crashes` runs it, in four minutes."""
+STEP = int(os.environ.get("OTTLA_CRASH_STEP", "29"))
+"""1 for every operation, as CI does by `scripts/simulate --crashes`."""
 _TWO_PATHS = ("rename", "link")
 
 
@@ -61,7 +61,8 @@ def sweep(
     first = disk.calls
     work(disk)
     count = disk.calls - first
-    for number in range(0, count, STEP):
+    numbers = range(0, count, STEP)
+    for number in numbers:
         disk = new_disk(number)
         disk.crash_at(disk.calls + number + 1)
         try:
@@ -75,4 +76,5 @@ def sweep(
         else:
             disk.crash()
         check(disk)
+    print(f" {len(numbers)} crashes at {count} operations")
     return count

@@ -234,7 +234,6 @@ class SimulatedDisk:
         self.trace: list[Call] | None = None
         self._faults: list[Fault] = []
         self._root = DirectoryNode()
-        self._has_links = False
 
     # Faults
 
@@ -478,11 +477,11 @@ class SimulatedDisk:
         self.change("link", new)
         directory, name = self._parent(new)
         directory.put(name, content)
-        self._has_links = True
+        content.is_linked = True
 
     def own(self, path: str, content: FileNode) -> FileNode:
         """Return a file's content, a durable copy under its name when it has other names."""
-        if not self._has_links or _links(self._root, content) < 2:
+        if not content.is_linked or _links(self._root, content) < 2:
             return content
         self.change("copy", path)
         copy = FileNode(content.data, content.modified_ms, content.length)

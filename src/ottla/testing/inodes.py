@@ -31,12 +31,14 @@ class FileNode:
     Zeros behind `data` up to `length` are a hole: files of preallocated zeros cost nothing.
     """
 
-    __slots__ = ("changes", "data", "length", "lost", "modified_ms")
+    __slots__ = ("changes", "data", "is_linked", "length", "lost", "modified_ms")
 
     def __init__(
         self, data: bytes | bytearray = b"", modified_ms: int = 0, length: int = 0
     ) -> None:
         self.modified_ms = modified_ms
+        self.is_linked = False
+        """Whether it was ever given a second name; only then its names are worth counting."""
         self.data = bytearray(data)
         self.length = max(length, len(data))
         self.changes: list[_Change] = []
