@@ -284,6 +284,38 @@ def test_a_new_replica_begins_behind_the_tier(crash: bool) -> None:  # noqa: FBT
     cluster.run(work())
 
 
+@pytest.mark.parametrize("is_on", [False, True])
+def test_an_empty_follower_begins_after_the_tier(is_on: bool) -> None:  # noqa: FBT001 - parametrized
+    """With KIP-1023; without it it copies all that the leader has on its disk."""
+    name = "follower.fetch.last.tiered.offset.enable"
+    cluster = TieredCluster(35, nodes=3, **{name: str(is_on).lower()})
+
+    async def work() -> None:
+        await cluster.start()
+        await cluster.create(1, replicas=2, **{"local.retention.bytes": "200"})
+        await cluster.write(7)
+        await until(cluster.is_copied)
+        await until(lambda: cluster.leading().log.local_log_start_offset > 0)
+        await asyncio.sleep(10)
+        leader = cluster.leading()
+        held, local_start = leader.replicas, leader.log.local_log_start_offset
+        assert 0 < local_start < leader.log.segments.active.base_offset
+        new_id = next(one for one in (1, 2, 3) if one not in held)
+        async with cluster.admin() as admin:
+            target = {TopicPartition("t", 0): [new_id, *held]}
+            assert list((await admin.alter_partition_reassignments(target)).values()) == [None]
+            await until(lambda: new_id in cluster.leading().isr)
+        new = cluster.replica(cluster[new_id])
+        assert new is not None
+        expected = leader.log.segments.active.base_offset if is_on else local_start
+        assert new.log.local_log_start_offset == expected
+        assert state_of(new) == state_of(cluster.leading())
+        assert await cluster.values(7) == [b"%d" % one for one in range(7)]
+        await cluster.stop()
+
+    cluster.run(work())
+
+
 @pytest.mark.parametrize("seed", [41, 42, 43])
 def test_a_tier_that_delays_and_fails_loses_nothing(seed: int) -> None:
     """All that was acknowledged is read back while calls fail and brokers die; nothing is left."""

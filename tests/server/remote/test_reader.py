@@ -169,8 +169,10 @@ def test_what_is_not_in_the_lineage_is_out_of_range(node: Node, log: PartitionLo
     assert not node.counts.failed_read_count
 
 
-def test_errors_of_the_tier_are_answers(node: Node, log: PartitionLog) -> None:
-    """A tier that fails or lies; the next read is served again."""
+def test_errors_of_the_tier_are_answers(
+    node: Node, log: PartitionLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A tier that fails or lies; one line says so, and the next read is served again."""
 
     def fail(_segment: RemoteSegment) -> None:
         raise RemoteStorageError("the bucket is gone")
@@ -191,6 +193,12 @@ def test_errors_of_the_tier_are_answers(node: Node, log: PartitionLog) -> None:
     node.tier.logs[segment.segment_id] = whole
     assert node.read(log, 3)[0]
     assert node.reader.open_count == 0
+    (line,) = [record.message for record in caplog.records]
+    assert "t-0 at 3: the bucket is gone" in line
+    node.tier.before_read = fail
+    with pytest.raises(KafkaError):
+        node.read(log, 3)
+    assert len(caplog.records) == 2
 
 
 def test_too_many_reads_are_refused_and_abandoned_ones_cost_nothing(log: PartitionLog) -> None:

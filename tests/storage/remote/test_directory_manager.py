@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ottla.errors import ConfigError
+from ottla.server.system.files import RealDirectory
 from ottla.storage.remote.managers.directory import MARKER, ROOT, DirectoryStorage
 from ottla.storage.remote.segment import RemoteSegment, SegmentState
 from ottla.storage.remote.storage_manager import (
@@ -22,6 +23,8 @@ from ottla.testing.disk import SimulatedDisk
 from ottla.types import Uuid
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ottla.storage.directory import Directory
 
 EPOCHS = b"0\n1\n0 0\n"
@@ -153,6 +156,23 @@ def test_deletion_is_idempotent_and_leaves_the_others(disk: SimulatedDisk) -> No
     assert len(disk.files()) == len(SUFFIXES)
     storage.delete_segment(segment_of(number=3))
     assert disk.is_directory(f"{ROOT}/{NAME.partition('/')[0]}")
+
+
+def test_a_link_is_removed_and_not_what_it_leads_to(tmp_path: Path) -> None:
+    """A segment behind a link has to have the length that it had; a deletion leaves the target."""
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"not of the tier")
+    storage = DirectoryStorage(lambda path: RealDirectory(path, create=True))
+    storage.configure({"dir": str(tmp_path / "tier"), "broker.id": "1"})
+    storage.copy_segment(segment_of(), files_of(SimulatedDisk()))
+    log = tmp_path / "tier" / ROOT / f"{NAME}.log"
+    log.unlink()
+    log.symlink_to(secret)
+    with pytest.raises(RemoteStorageError, match="has 15 bytes"):
+        storage.read_segment(segment_of(), 0)
+    storage.delete_segment(segment_of())
+    assert not log.is_symlink()
+    assert secret.read_bytes() == b"not of the tier"
 
 
 def test_two_clusters_do_not_share_a_directory(disk: SimulatedDisk) -> None:

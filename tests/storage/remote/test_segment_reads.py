@@ -139,6 +139,16 @@ def test_an_index_that_points_behind_the_segment_is_an_error(log: PartitionLog) 
         read(tier, segment, segment.start_offset, 100)
 
 
+def test_an_index_that_points_behind_an_offset_is_an_error(log: PartitionLog) -> None:
+    """Records would be left out without a word."""
+    tier = MemoryTier()
+    segment = tier.copy(log, log.segments[0])
+    second = list(iterate_batches(memoryview(tier.logs[segment.segment_id])))[1].position
+    tier.indexes[segment.segment_id, IndexKind.OFFSET] = bytes(4) + second.to_bytes(4)
+    with pytest.raises(CorruptMessage, match="points behind offset"):
+        read(tier, segment, segment.start_offset, 1 << 20)
+
+
 def test_times_are_found_as_in_the_local_segment(log: PartitionLog) -> None:
     """Each time of the segment, from any offset on."""
     tier = MemoryTier()

@@ -278,9 +278,7 @@ class Node:
             on_failure=self._halt,
         )
         self.broker.remote_logs = manager
-        builder = RemoteStateBuilder(
-            topic, tier, channel, self.config.node_id, counts=manager.counts
-        )
+        builder = RemoteStateBuilder(topic, tier, channel, self._metadata, manager.counts)
         self.broker.replication.build_remote_state = builder.build
         self._connect_tier = manager.connect
         self._parts.add(

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from ottla.storage.remote.segment import RemoteSegment
     from ottla.storage.remote.segment_reads import RemoteRecords
     from ottla.storage.remote.storage_manager import RemoteStore
-    from ottla.types import Uuid
+    from ottla.types import TopicPartition, Uuid
 
 T = TypeVar("T")
 J = TypeVar("J")
@@ -135,6 +135,8 @@ class RemoteReader:
         self._run_in_worker = run
         self.fetches: Purgatory[DelayedReads] = Purgatory("RemoteFetch", loop.timer)
         self.searches: Purgatory[DelayedReads] = Purgatory("RemoteListOffsets", loop.timer)
+        self._failing: set[TopicPartition] = set()
+        """Partitions whose last read failed: a client repeats it, and one line is enough."""
         self.open_count = 0
         """Reads that have not ended, abandoned ones among them."""
         self.times_ms = Recent()
@@ -230,9 +232,8 @@ class RemoteReader:
         read.result.on_done(lambda _done: self._measure(read))
         is_committed = isolation is _COMMITTED
         what = f"{partition_log.topic_partition} at {requested.offset}"
-        self._begin(
-            read, self._read(read, partition_log, requested, is_committed=is_committed), what
-        )
+        work = self._read(read, partition_log, requested, is_committed=is_committed)
+        self._begin(read, work, what, partition_log.topic_partition)
         return read
 
     def search(
@@ -242,10 +243,11 @@ class RemoteReader:
         counts = self.counts[partition_log.topic_partition.topic]
         read: RemoteRead[TimestampAndOffset | None] = RemoteRead(counts)
         what = f"{partition_log.topic_partition} for time {timestamp}"
-        self._begin(read, self._search(read, partition_log, timestamp), what)
+        work = self._search(read, partition_log, timestamp)
+        self._begin(read, work, what, partition_log.topic_partition)
         return read
 
-    def _begin(self, read: RemoteRead[T], work: Work[T], what: str) -> None:
+    def _begin(self, read: RemoteRead[T], work: Work[T], what: str, at: TopicPartition) -> None:
         if self.open_count >= self._max_open:
             work.close()
             log.warning(
@@ -259,23 +261,28 @@ class RemoteReader:
             read.result.fail(KafkaError(code, "Too many reads of remote storage wait"))
             return
         self.open_count += 1
-        self._loop.worker.run(work).on_done(lambda done: self._ended(read, done, what))
+        self._loop.worker.run(work).on_done(lambda done: self._ended(read, done, what, at))
 
-    def _ended(self, read: RemoteRead[T], done: Pending[T], what: str) -> None:
+    def _ended(self, read: RemoteRead[T], done: Pending[T], what: str, at: TopicPartition) -> None:
         self.open_count -= 1
         error = done.error
         if error is None:
+            if at in self._failing:
+                self._failing.remove(at)
+                extra = {"event": "remote.read_again"}
+                log.info("remote storage is read again for %s", at, extra=extra)
             read.result.complete(done.value)
             return
         is_of_client = isinstance(error, KafkaError) and error.code is _OUT_OF_RANGE
         if not is_of_client and not isinstance(error, _Abandoned):
             read.counts.failed_read_count += 1
-            log.error(
-                "remote storage was not read for %s: %s; the client tries again",
-                what,
-                error,
-                extra={"event": "remote.read_failed"},
+            text = (
+                "remote storage was not read for %s: %s; the client tries again; until that "
+                "succeeds further failures of its partition are not logged"
             )
+            level = logging.DEBUG if at in self._failing else logging.ERROR
+            self._failing.add(at)
+            log.log(level, text, what, error, extra={"event": "remote.read_failed"})
         if not isinstance(error, KafkaError):
             error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
         read.result.fail(error)

@@ -16,7 +16,10 @@ from typing import TYPE_CHECKING, Final
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.protocol.apis.list_offsets import ListOffsetsRequest
 from ottla.protocol.apis.offset_for_leader_epoch import OffsetForLeaderEpochRequest
-from ottla.protocol.offset_timestamps import EARLIEST_LOCAL_TIMESTAMP
+from ottla.protocol.offset_timestamps import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP,
+)
 from ottla.purgatory.pending import Pending
 from ottla.replication.log_copy import Cut
 from ottla.storage.log.leader_epochs import decode_leader_epochs
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from ottla.purgatory.work import Work
     from ottla.replication.partition import Partition
     from ottla.server.broker.broker_channel import BrokerChannel
+    from ottla.server.broker.metadata import BrokerMetadata
     from ottla.server.remote.figures import RemoteCounts
     from ottla.server.remote.log_manager import Tier
     from ottla.server.remote.metadata_topic import RemoteMetadataTopic
@@ -48,15 +52,14 @@ class RemoteStateBuilder:
         topic: RemoteMetadataTopic,
         tier: Tier,
         channel: BrokerChannel,
-        node_id: int,
-        *,
+        metadata: BrokerMetadata,
         counts: defaultdict[str, RemoteCounts],
     ) -> None:
+        self._metadata = metadata
         self._topic = topic
         self._storage = tier.storage
         self._channel = channel
         self._calls = tier.followers
-        self._node_id = node_id
         self._counts = counts
 
     def build(
@@ -103,16 +106,23 @@ class RemoteStateBuilder:
     def _local_start(
         self, partition: Partition, leader_id: int, leader_epoch: int
     ) -> Work[tuple[int, int]]:
-        """Ask the leader where its local log begins, and in which epoch."""
+        """Ask the leader where its local log begins, and in which epoch.
+
+        With KIP-1023 an empty log begins after the last offset of the tier instead.
+        """
         name, index = partition.topic_partition
+        is_empty = partition.log.log_end_offset == partition.log.local_log_start_offset
+        is_after_tier = is_empty and self._metadata.config.follower_fetch_last_tiered_offset_enable
         topic = ListOffsetsRequest.ListOffsetsTopic
         asked = topic.ListOffsetsPartition(
             partition_index=index,
             current_leader_epoch=leader_epoch,
-            timestamp=EARLIEST_LOCAL_TIMESTAMP,
+            timestamp=(
+                EARLIEST_PENDING_UPLOAD_TIMESTAMP if is_after_tier else EARLIEST_LOCAL_TIMESTAMP
+            ),
         )
         request = ListOffsetsRequest(
-            replica_id=self._node_id,
+            replica_id=self._metadata.config.node_id,
             isolation_level=0,
             topics=[topic(name=name, partitions=[asked])],
         )
@@ -134,7 +144,7 @@ class RemoteStateBuilder:
             partition=index, current_leader_epoch=leader_epoch, leader_epoch=epoch - 1
         )
         request = OffsetForLeaderEpochRequest(
-            replica_id=self._node_id, topics=[topic(topic=name, partitions=[asked])]
+            replica_id=self._metadata.config.node_id, topics=[topic(topic=name, partitions=[asked])]
         )
         response = yield self._channel.send(leader_id, request)
         answer = response.topics[0].partitions[0]

@@ -94,8 +94,11 @@ def read_records(
     position = indexes.offset_index.lookup(offset).position
     with closing(storage.read_segment(segment, position)) as stream:
         source = _BatchStream(stream, segment, position)
-        while (batch := source.next()) is not None and batch[0].last_offset < offset:
-            pass
+        batch = source.next()
+        if position and batch is not None and batch[0].base_offset > offset:
+            raise CorruptMessage(f"an index of {_name(segment)} points behind offset {offset}")
+        while batch is not None and batch[0].last_offset < offset:
+            batch = source.next()
         if batch is None or part.is_followed_by(batch[0].base_offset):
             return None
         header, data = batch
