@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
+from itertools import count
 from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
 
 from ottla import NewTopic
+from ottla.errors import OttlaError
 from ottla.server.broker.directory_returns import ReturnState
 from ottla.testing.disk import Call
 from ottla.testing.simulation import SimulatedCluster
@@ -114,9 +117,9 @@ def test_each_fault_of_each_operation(operation: str, number: int) -> None:
     cluster.run(work())
 
 
-def _fail_at_random(disk: SimulatedDisk, rng: Random) -> None:
-    """Let all calls of a kind, or all but reads, fail from now on."""
-    kind = rng.choice(["append", "sync", "rename", "write", ""])
+def _fail_at_random(disk: SimulatedDisk, rng: Random, kinds: list[str]) -> None:
+    """Let all calls of a kind fail from now on, or all but reads with an empty one."""
+    kind = rng.choice(kinds)
     number = rng.choice([errno.EIO, errno.ENOSPC, errno.EROFS])
     disk.fail(
         lambda call: call.kind == kind if kind else call.kind != "read", number, times=1_000_000
@@ -143,7 +146,7 @@ def test_nothing_acknowledged_is_lost_while_directories_fail_and_return(seed: in
         for _ in range(8):
             failing = cluster[rng.randrange(3) + 1]
             disk = failing.disks[SECOND]
-            _fail_at_random(disk, rng)
+            _fail_at_random(disk, rng, ["append", "sync", "rename", "write", ""])
             for _ in range(rng.randrange(1, 6)):
                 more = rng.randrange(1, 30)
                 await _send(cluster, range(count, count + more))
@@ -159,6 +162,59 @@ def test_nothing_acknowledged_is_lost_while_directories_fail_and_return(seed: in
         assert any(_second(one).offline_reason for one in cluster), "none has failed"
         replicas = [one for one in map(_replica, cluster) if one is not None]
         await until(lambda: {one.log.log_end_offset for one in replicas} == {count})
+        await cluster.stop()
+
+    cluster.run(work())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_several_directories_fail_at_once_and_nodes_are_killed(seed: int) -> None:
+    """No disk loses a byte that it took: then nothing acknowledged is lost, whatever fails."""
+    rng = Random(seed)
+    config = {
+        **RETURNING,
+        "log.dir.return.interval.ms": "300",
+        "log.roll.ms": "500",
+        "min.insync.replicas": "2",
+    }
+    cluster = SimulatedCluster(500 + seed, config=config)
+    acknowledged: list[bytes] = []
+    numbers = count()
+
+    async def send(records: int) -> None:
+        settings = {"delivery_timeout_ms": 4000, "request_timeout_ms": 1000, "linger_ms": 0}
+        async with cluster.producer(acks="all", **settings) as producer:
+            for _ in range(records):
+                value = b"%d" % next(numbers)
+                with suppress(OttlaError):  # too few replicas are in sync
+                    await producer.send_and_wait("kept", value)
+                    acknowledged.append(value)
+
+    async def work() -> None:
+        await cluster.start()
+        await _create(cluster)
+        nodes = list(cluster)
+        for _ in range(5):
+            for failing in rng.sample(nodes, rng.choice([1, 2, 3])):
+                _fail_at_random(failing.disks[SECOND], rng, ["append", "rename", "write", "create"])
+                await send(rng.randrange(5))
+            await send(rng.randrange(1, 10))
+            if rng.random() < 0.3:
+                killed = rng.choice(nodes)
+                killed.kill(power=False)
+                await asyncio.sleep(rng.random())
+                await killed.start()
+            for node in nodes:
+                node.disks[SECOND].heal()
+                await asyncio.sleep(rng.random())
+            for node in nodes:
+                await until(partial(_is_online, node))
+            await until(lambda: _in_sync(cluster, 3))
+            await send(5)
+        replicas = [one for one in map(_replica, cluster) if one is not None]
+        ends = {one.log.log_end_offset for one in replicas}
+        assert len(ends) == 1
+        assert {*acknowledged} <= {*await _values(cluster, ends.pop())}
         await cluster.stop()
 
     cluster.run(work())
