@@ -29,9 +29,13 @@ def test_whole_clusters_survive_bad_days(seed: int) -> None:
 
 
 def test_a_cluster_survives_faults_that_last() -> None:
-    """Among them a pause or a broker with empty disks; the cluster works again soon after each."""
-    run = run_seed(13, rounds=3, lasting=True)
+    """Among them a broker with empty disks; the cluster works again soon after each.
+
+    Two rounds of faults; `.ci/simulations` runs the same seed with eight.
+    """
+    run = run_seed(13, rounds=2, lasting=True)
     assert len(run.work.acknowledged) > 50
+    assert run.faults.counts["empty_disk"] > 0
 
 
 _DIGEST = """
