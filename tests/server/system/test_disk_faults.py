@@ -70,6 +70,15 @@ def fetch(peer: Peer, topic: str, offset: int) -> tuple[int, bytes]:
     return int(found.error_code), bytes(found.records or b"")
 
 
+def open_files(directory: Path) -> list[str]:
+    """Return the files in a directory that this process has open."""
+    found = []
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):
+            found.append(str(descriptor.readlink()))
+    return [name for name in found if name.startswith(f"{directory}/")]
+
+
 class FailingDisk:
     """Makes appends to files whose path contains a text fail."""
 
@@ -140,6 +149,7 @@ def test_a_directory_vanishes_and_returns_while_its_node_runs(
         assert {produce(peer, name, batch()) for name in names} == {0}
         disk.text, disk.number = str(tmp_path / "b"), errno.EIO
         assert produce(peer, failing[0], batch()) == KAFKA_STORAGE_ERROR
+        wait_for(lambda: not open_files(tmp_path / "b"), problem="it cannot be unmounted")
         (tmp_path / "b").rename(tmp_path / "away")
         (tmp_path / "b").mkdir()
         disk.number = 0
