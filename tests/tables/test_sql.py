@@ -154,8 +154,11 @@ def test_columns() -> None:
         (["select * from orders", "--value", "long"], "value at offset 0 is not long"),
     ],
 )
-def test_errors_are_one_line(data: Path, arguments: list[str], text: str) -> None:
+def test_errors_are_one_line(
+    data: Path, arguments: list[str], text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without a stack trace."""
+    monkeypatch.chdir(data)  # where a relative path names no file
     result = run(arguments[0], data, *arguments[1:])
     assert result.exit_code == 1, result.output
     assert text in result.stderr

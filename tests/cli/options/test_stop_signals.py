@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import subprocess
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn, Self
@@ -78,6 +79,22 @@ def test_an_error_that_the_stop_has_caused_is_not_reported(
     done = CliRunner().invoke(command.streams, [*arguments, "--checkpoint", str(tmp_path)])
     assert done.exit_code == status
     assert ("stopped" in done.output) == (status == 0)
+
+
+def test_the_status_is_that_of_the_signal_wherever_it_comes(tmp_path: Path) -> None:
+    """A plain KeyboardInterrupt that leaves an `exec` makes `python -m` end by SIGINT."""
+    (tmp_path / "program.py").write_text("""
+import signal, sys
+from ottla.cli.options.stop_signals import StopSignals
+
+with StopSignals(lambda: None, is_endless=False) as signals:
+    try:
+        exec("signal.raise_signal(signal.SIGTERM)")
+    except KeyboardInterrupt:
+        sys.exit(signals.status)
+""")
+    done = subprocess.run([sys.executable, "-m", "program"], cwd=tmp_path, check=False)
+    assert done.returncode == 128 + signal.SIGTERM
 
 
 def test_signals_wait_while_a_directory_is_made() -> None:

@@ -28,6 +28,14 @@ STOP_S: Final = 8.0
 """After that time of stopping in good order everything is ended by force."""
 
 
+class _Interrupt(KeyboardInterrupt):
+    """Ends a command with its own status.
+
+    `python -m` ends by SIGINT whatever the status, once a KeyboardInterrupt of exactly that class
+    has left the `exec` of a text, as of a named tuple, even if it is caught afterwards.
+    """
+
+
 class StopSignals:
     """Turns the first signal into KeyboardInterrupt.
 
@@ -73,7 +81,7 @@ class StopSignals:
         finally:
             self._is_held = False
         if self.is_stopping:
-            raise KeyboardInterrupt
+            raise _Interrupt
 
     def settle(self) -> None:
         """Interrupt no more: the stop follows, and its time is limited after a signal."""
@@ -92,7 +100,7 @@ class StopSignals:
 
     def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
         if not (self._is_settled or self._is_held):
-            raise KeyboardInterrupt
+            raise _Interrupt
 
     def _give_up(self, _number: int, _frame: FrameType | None) -> NoReturn:
         self._end("stopped", self.status)
