@@ -166,6 +166,30 @@ def test_a_replica_that_got_another_log_meanwhile_keeps_it() -> None:
     assert [name for name in disk.list() if name.endswith("-delete")]
 
 
+def test_a_second_failure_while_its_logs_are_taken_deletes_none() -> None:
+    """Logs that were not taken yet stay out of the set, and the next return finds all of them."""
+    disk, logs, log = filled()
+    log_dir = logs.directories[0]
+    names = {log.topic_partition, *(TopicPartition("b", number) for number in range(3))}
+    for name in names - {log.topic_partition}:
+        logs.preferred[name] = log_dir
+        put(make(logs, name))
+    drain(logs)
+    lose(logs)
+    loader = logs.loader(log_dir, NOW_MS, lambda _found: False)
+    log_dir.check_return(CLUSTER, NODE, 0)
+    loader.run()
+    loader.done(None)
+    taking = logs.take_returned(loader, NOW_MS, lambda _found: None)
+    next(taking)
+    lose(logs)
+    work.finish(taking)
+    assert not logs.table.logs_in(log_dir)
+    bring_back(logs)
+    assert {one.topic_partition for one in logs.table.logs_in(log_dir)} == names
+    assert not [name for name in disk.list() if name.endswith("-delete")]
+
+
 def test_deleted_logs_are_removed_once() -> None:
     """Those that waited for file.delete.delay.ms when the directory failed are found again."""
     disk, logs, log = filled()

@@ -38,13 +38,17 @@ class LoadedLogs:
         """Directories whose checkpoints must be written."""
 
     def take(self, loader: DirectoryLoader) -> Work[None]:
-        """Take the logs, strays and checkpoints of a directory."""
-        for log in loader.logs:
+        """Take the logs, strays and checkpoints of a directory; none after it has failed."""
+        log_dir = loader.log_dir
+        for number, log in enumerate(loader.logs):
+            if not log_dir.is_online:
+                for rest in loader.logs[number:]:
+                    rest.release()
+                return
             try:
                 self._take(loader, log)
             except OSError as error:
-                self._logs.fail_at_start(loader.log_dir, error)
-                return
+                self._logs.fail_at_start(log_dir, error)
             yield
         if self._take_rest(loader):
             self.outdated.append(loader.log_dir)
