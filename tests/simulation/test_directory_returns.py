@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import count
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -29,6 +29,8 @@ from tests.simulation.test_cluster_replication import (
 from tests.waits import until
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     from ottla.storage.directories.log_dir import LogDirectory
     from ottla.testing.disk import SimulatedDisk
     from ottla.testing.simulation.node import SimulatedNode
@@ -262,6 +264,44 @@ def test_a_directory_returns_without_a_restart(of_leader: bool) -> None:  # noqa
         assert failing.life_count == life
         ends = {one.log.log_end_offset for one in map(_replica, cluster) if one is not None}
         assert ends == {60}
+        await cluster.stop()
+
+    cluster.run(work())
+
+
+def test_a_topic_deleted_while_its_log_is_read_can_be_made_again() -> None:
+    """The log is set aside, as if the topic had been deleted before: it belongs to no partition."""
+    cluster = SimulatedCluster(31, config=RETURNING)
+
+    async def work() -> None:
+        await cluster.start()
+        await _create(cluster)
+        await _send(cluster, range(20))
+        failing = next(one for one in cluster if _leader(cluster) is not one)
+        _break(failing)
+        await _send(cluster, range(20, 40))
+        await _check_offline(cluster, failing)
+        assert failing.node is not None
+        returns, read = failing.node.returns, []
+        run_on_volume = returns._run_on_volume
+
+        def hold(volume: Hashable, job: Callable[[], Any], done: Callable[..., None]) -> None:
+            run_on_volume(volume, job, lambda *result: read.append(partial(done, *result)))
+
+        returns._run_on_volume = hold
+        failing.disks[SECOND].heal()
+        await until(lambda: read)
+        async with cluster.admin() as admin:
+            await admin.delete_topics(["kept"])
+            await until(lambda: all(_replica(one) is None for one in cluster))
+            assert _state(failing) is ReturnState.READING
+            read.pop()()
+            await until(lambda: _state(failing) is ReturnState.ONLINE)
+            await admin.create_topics([NewTopic("kept", 1, 3)])
+        await until(lambda: all(_replica(one) is not None for one in cluster))
+        await _send(cluster, range(5))
+        replicas = [one for one in map(_replica, cluster) if one is not None]
+        await until(lambda: {one.log.log_end_offset for one in replicas} == {5})
         await cluster.stop()
 
     cluster.run(work())

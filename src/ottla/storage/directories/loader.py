@@ -133,12 +133,12 @@ class DirectoryLoader:
         events: LogEvents,
         is_stray: Callable[[FoundLog], bool],
     ) -> None:
-        """is_stray(log) is called in the worker for each log that has a topic id."""
+        """is_stray(log) is called for logs with a topic id: in the worker, and when it is taken."""
         self.log_dir = log_dir
         self._config_for = config_for
         self._now_ms = now_ms
         self._events = events
-        self._is_stray = is_stray
+        self.is_stray = is_stray
         self.progress = LoadProgress(log_dir.path)
         self.error: BaseException | None = None
         self.logs: list[PartitionLog] = []
@@ -221,7 +221,7 @@ class DirectoryLoader:
     def _must_be_set_aside(self, found: StrayLog) -> bool:
         """Whether the node should not have a log; decided before it is opened, which may cut it."""
         if found.topic_id is not None:
-            return self._is_stray(found)
+            return self.is_stray(found)
         if partition_of(found.name) is None:
             return False  # a copy, which begins again
         names = found.directory.list(found.name)

@@ -55,7 +55,10 @@ class LoadedLogs:
 
     def _take(self, loader: DirectoryLoader, log: PartitionLog) -> None:
         log_dir = loader.log_dir
-        if log.is_future and log.topic_id is None:
+        if log.topic_id is not None and loader.is_stray(log):  # its topic was deleted meanwhile
+            log.release()
+            self._logs.mark_stray(log)
+        elif log.is_future and log.topic_id is None:
             self._logs.futures.found(log_dir, log, self._now_ms)
         elif log in loader.unidentified:
             self._logs.retire(log, log_dir, self._now_ms)
