@@ -284,6 +284,56 @@ def test_a_new_replica_begins_behind_the_tier(crash: bool) -> None:  # noqa: FBT
     cluster.run(work())
 
 
+def test_a_call_that_ends_late_does_not_change_a_log_that_goes_on() -> None:
+    """A follower has got the state by another call, and has new epochs, when the first one ends."""
+    cluster = TieredCluster(36)
+
+    async def elect_another(count: int) -> None:
+        leader = cluster.leader()
+        assert leader is not None
+        leader.kill(power=False)
+        await until(lambda: cluster.leader() not in (None, leader))
+        await cluster.write(1, first=count)
+        await leader.start()
+        await until(lambda: len(cluster.leading().isr) == len(cluster.leading().replicas))
+
+    async def work() -> None:
+        await cluster.start()
+        await cluster.create(1, replicas=2)
+        await cluster.write(7)
+        await until(cluster.is_copied)
+        await until(lambda: cluster.leading().log.local_log_start_offset > 4)
+        held = cluster.leading().replicas
+        new = cluster[next(one for one in (1, 2, 3) if one not in held)]
+        assert new.node is not None
+        assert new.node.remote_logs is not None
+        calls, late = new.node.remote_logs.tier.followers, []
+        run, calls.run = calls.run, lambda *call: late.append(call)  # type: ignore[method-assign]
+        async with cluster.admin() as admin:
+            target = {TopicPartition("t", 0): [new.node.config.node_id, *held]}
+            assert list((await admin.alter_partition_reassignments(target)).values()) == [None]
+        await until(lambda: late)
+        calls.run = run  # type: ignore[method-assign]
+        await elect_another(7)
+        await elect_another(8)
+        replica = cluster.replica(new)
+        assert replica is not None
+        epochs = list(replica.log.leader_epochs.entries)
+        assert len(epochs) > 2
+        await asyncio.sleep(5)
+        run(*late.pop())
+        await asyncio.sleep(5)
+        new.kill(power=False)
+        await new.start()
+        await until(lambda: cluster.replica(new) is not None)
+        again = cluster.replica(new)
+        assert again is not None
+        assert list(again.log.leader_epochs.entries)[: len(epochs)] == epochs
+        await cluster.stop()
+
+    cluster.run(work())
+
+
 @pytest.mark.parametrize("is_on", [False, True])
 def test_an_empty_follower_begins_after_the_tier(is_on: bool) -> None:  # noqa: FBT001 - parametrized
     """With KIP-1023; without it it copies all that the leader has on its disk."""

@@ -278,7 +278,14 @@ class Node:
             on_failure=self._halt,
         )
         self.broker.remote_logs = manager
-        builder = RemoteStateBuilder(topic, tier, channel, self._metadata, manager.counts)
+        builder = RemoteStateBuilder(
+            topic,
+            tier,
+            channel,
+            self._metadata,
+            manager.counts,
+            run_on_volume=resources.workers.disk.run,
+        )
         self.broker.replication.build_remote_state = builder.build
         self._connect_tier = manager.connect
         self._parts.add(

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from ottla.server.remote.figures import RemoteCounts
     from ottla.server.remote.log_manager import Tier
     from ottla.server.remote.metadata_topic import RemoteMetadataTopic
-    from ottla.storage.directory import OpenDirectory
+    from ottla.server.system.environment import RunOnVolume
+    from ottla.storage.log.leader_epochs import LeaderEpochs
     from ottla.storage.remote.segment import RemoteSegment
 
 MAX_BYTES: Final = 1 << 28
@@ -54,7 +55,10 @@ class RemoteStateBuilder:
         channel: BrokerChannel,
         metadata: BrokerMetadata,
         counts: defaultdict[str, RemoteCounts],
+        *,
+        run_on_volume: RunOnVolume,
     ) -> None:
+        self._run_on_volume = run_on_volume
         self._metadata = metadata
         self._topic = topic
         self._storage = tier.storage
@@ -95,12 +99,23 @@ class RemoteStateBuilder:
                 f"remote storage has no segment with offset {start_offset - 1} of epoch {epoch} "
                 f"of {topic}-{index}"
             )
-        held = partition.log.directory.open_directory(partition.log.name)
-        read: Pending[RemoteState] = Pending()
-        read.on_done(lambda _done: held.close())
-        job = partial(self._read, segment, leader_start_offset, held)
+        log, end_offset = partition.log, partition.log.log_end_offset
+        read: Pending[tuple[RemoteState, bytes, LeaderEpochs]] = Pending()
+        job = partial(self._read, segment, leader_start_offset)
         self._calls.run(job, read.job_done, f"the read of the state of {topic}-{index}")
-        state = yield read
+        state, snapshot, epochs = yield read
+        if (
+            partition.log is not log
+            or partition.leader_epoch != leader_epoch
+            or log.log_end_offset != end_offset
+        ):  # the call took long: the files are those of a log that goes on
+            raise RemoteStorageError(f"{topic}-{index} has another leader or other records now")
+        held = log.directory.open_directory(log.name)
+        written: Pending[None] = Pending()
+        written.on_done(lambda _done: held.close())
+        write = partial(write_remote_state, held, segment.end_offset + 1, snapshot, epochs)
+        self._run_on_volume(log.directory.volume, write, written.job_done)
+        yield written
         return Cut(segment.end_offset + 1, is_restart=True, before=state)
 
     def _local_start(
@@ -153,8 +168,10 @@ class RemoteStateBuilder:
         earlier_epoch: int = answer.leader_epoch
         return earlier_epoch if answer.end_offset >= offset else epoch
 
-    def _read(self, segment: RemoteSegment, start_offset: int, held: OpenDirectory) -> RemoteState:
-        """Read the state at a segment's end, and write it to the log's directory; in a worker."""
+    def _read(
+        self, segment: RemoteSegment, start_offset: int
+    ) -> tuple[RemoteState, bytes, LeaderEpochs]:
+        """Read the state at a segment's end, with the files' content; in a worker."""
         epochs = decode_leader_epochs(self._index(segment, IndexKind.LEADER_EPOCH))
         epochs.truncate_from_end(segment.end_offset + 1)
         if not epochs.entries:
@@ -162,8 +179,8 @@ class RemoteStateBuilder:
         start_offset = max(start_offset, epochs.entries[0].start_offset)
         snapshot = self._index(segment, IndexKind.PRODUCER_SNAPSHOT)
         producers = decode_snapshot(snapshot)
-        write_remote_state(held, segment.end_offset + 1, snapshot, epochs)
-        return RemoteState(start_offset, epochs.entries, producers, is_written=True)
+        state = RemoteState(start_offset, epochs.entries, producers, is_written=True)
+        return state, snapshot, epochs
 
     def _index(self, segment: RemoteSegment, kind: IndexKind) -> bytes:
         with closing(self._storage.read_index(segment, kind)) as stream:
