@@ -190,6 +190,45 @@ def test_a_second_failure_while_its_logs_are_taken_deletes_none() -> None:
     assert not [name for name in disk.list() if name.endswith("-delete")]
 
 
+@pytest.mark.parametrize("taken", [0, 1])
+@pytest.mark.parametrize("is_stop", [False, True])
+def test_checkpoints_while_its_logs_are_taken_do_not_lose_the_rest(
+    taken: int,
+    is_stop: bool,  # noqa: FBT001 - parametrized
+) -> None:
+    """A stop then is not a clean one: the rest of the logs was never flushed."""
+    disk, logs, log = filled()
+    other = make(logs, TopicPartition("a", 1))
+    assert logs.log_dir_of(other.topic_partition) is logs.directories[1]
+    logs.preferred[TopicPartition("a", 2)] = log_dir = logs.directories[0]
+    make(logs, TopicPartition("a", 2))
+    log.update_high_watermark(10)
+    log.advance_start(5)
+    finish(logs.checkpoints.high_watermark_jobs())
+    logs.checkpoints.request(log_dir)
+    drain(logs)
+    lose(logs)
+    loader = logs.loader(log_dir, NOW_MS, lambda _found: False)
+    log_dir.check_return(CLUSTER, NODE, 0)
+    loader.run()
+    loader.done(None)
+    loader.logs.reverse()
+    taking = logs.take_returned(loader, NOW_MS, lambda _found: None)
+    for _ in range(taken):
+        next(taking)
+    if is_stop:
+        logs.shutdown(7)
+    else:
+        logs.checkpoints.request_all()
+        finish([*logs.take_jobs(), *logs.checkpoints.high_watermark_jobs()])
+        disk.kill()
+    again = open_set(disk)
+    assert not again.directories[0].had_clean_shutdown
+    found = again.get(log.topic_partition)
+    assert found is not None
+    assert (found.log_start_offset, found.high_watermark) == (5, 10)
+
+
 def test_deleted_logs_are_removed_once() -> None:
     """Those that waited for file.delete.delay.ms when the directory failed are found again."""
     disk, logs, log = filled()

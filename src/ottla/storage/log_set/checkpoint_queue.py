@@ -55,12 +55,21 @@ class CheckpointQueue:
 
     def take(self) -> list[StorageJob]:
         """Return the jobs of requested checkpoints."""
-        requested, self._requested = self._requested, {}
-        return [self._job(log_dir) for log_dir in requested.values() if log_dir.is_online]
+        returning, requested = self._table.returning, self._requested
+        self._requested = {path: one for path, one in requested.items() if one in returning}
+        return [
+            self._job(log_dir)
+            for path, log_dir in requested.items()
+            if log_dir.is_online and path not in self._requested
+        ]
 
     def high_watermark_jobs(self) -> list[StorageJob]:
         """Return the jobs that write `replication-offset-checkpoint` in every directory."""
-        return [self._high_watermark_job(log_dir) for log_dir in self._table.online_directories]
+        return [
+            self._high_watermark_job(log_dir)
+            for log_dir in self._table.online_directories
+            if log_dir not in self._table.returning
+        ]
 
     def _high_watermark_job(self, log_dir: LogDirectory) -> CheckpointJob:
         marks: dict[TopicPartition, int] = {}

@@ -161,6 +161,7 @@ class LogSet:
             if broken.log_dir is log_dir:
                 del self.broken[partition]
         log_dir.failure = None
+        self.table.returning.add(log_dir)
         return self.take_loaded([loader], now_ms, assigned)
 
     def take_loaded(
@@ -184,6 +185,7 @@ class LogSet:
                 raise loader.error
             else:
                 yield from taking.take(loader)
+                self.table.returning.discard(loader.log_dir)
         self.futures.settle(now_ms, assigned)
         self.is_loaded = True
         self._check_online()
@@ -525,7 +527,8 @@ class LogSet:
 
         Waits for the disk; `closing_jobs` may have run in workers before. A running
         `RetentionCheck` must have stopped (KAFKA-13315). Logs that were never loaded are not
-        recovered: their checkpoints stay, and the next start recovers them.
+        recovered: their checkpoints stay, and the next start recovers them. So it is in a directory
+        that returns, until all its logs are taken.
         """
         if self.is_closed:
             return
@@ -534,6 +537,8 @@ class LogSet:
             for job in jobs:
                 run_now(job)
         for log_dir in self.online_directories if self.is_loaded else ():
+            if log_dir in self.table.returning:
+                continue
             try:
                 self.checkpoints.write_all_now(log_dir)
                 if log_dir.is_online and self._is_settled(log_dir):

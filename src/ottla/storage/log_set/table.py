@@ -25,6 +25,9 @@ class LogTable:
 
     def __init__(self, directories: list[LogDirectory], max_producers: int) -> None:
         self.directories = directories
+        self.returning: set[LogDirectory] = set()
+        """Directories that are online again and whose logs are still being taken: checkpoints of
+        those that are there would lose the others."""
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.log_dirs: dict[TopicPartition, LogDirectory] = {}
         self.futures: dict[TopicPartition, PartitionLog] = {}
