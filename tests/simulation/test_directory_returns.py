@@ -15,10 +15,17 @@ import pytest
 
 from ottla import NewTopic
 from ottla.errors import OttlaError
+from ottla.protocol.apis.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.server.broker.directory_returns import ReturnState
 from ottla.testing.disk import Call
 from ottla.testing.simulation import SimulatedCluster
-from tests.simulation.test_cluster_directories import SECOND, _break, _check_offline, _create
+from tests.simulation.test_cluster_directories import (
+    SECOND,
+    _break,
+    _check_offline,
+    _create,
+    _online_count,
+)
 from tests.simulation.test_cluster_replication import (
     SETTINGS,
     _in_sync,
@@ -302,6 +309,42 @@ def test_a_topic_deleted_while_its_log_is_read_can_be_made_again() -> None:
         await _send(cluster, range(5))
         replicas = [one for one in map(_replica, cluster) if one is not None]
         await until(lambda: {one.log.log_end_offset for one in replicas} == {5})
+        await cluster.stop()
+
+    cluster.run(work())
+
+
+def test_a_report_that_arrives_after_the_return_is_corrected() -> None:
+    """A heartbeat of before is repeated at a new controller: the directory registers once more."""
+    cluster = SimulatedCluster(31, config=RETURNING)
+
+    async def work() -> None:
+        await cluster.start()
+        await _create(cluster)
+        failing = next(one for one in cluster if _leader(cluster) is not one)
+        _break(failing)
+        await _send(cluster, range(20))
+        await _check_offline(cluster, failing)
+        failing.disks[SECOND].heal()
+        await until(lambda: _state(failing) is ReturnState.ONLINE)
+        await until(lambda: _in_sync(cluster, 3))
+        assert failing.node is not None
+        lifecycle, node_id = failing.node._lifecycle, failing.node.config.node_id
+        directory_id = _second(failing).directory_id
+        assert directory_id is not None
+        report = BrokerHeartbeatRequest(
+            broker_id=node_id,
+            broker_epoch=lifecycle.broker_epoch,
+            current_metadata_offset=0,
+            want_fence=False,
+            want_shut_down=False,
+            offline_log_dirs=[directory_id],
+            cordoned_log_dirs=None,
+        )
+        lifecycle._controller.send(report)
+        await until(lambda: _in_sync(cluster, 2))
+        await until(lambda: _online_count(cluster[1], node_id) == 2)
+        await until(lambda: _in_sync(cluster, 3))
         await cluster.stop()
 
     cluster.run(work())

@@ -166,6 +166,8 @@ class BrokerLifecycle:
         self._registration: BrokerRegistrationRequest | None = None
         self._returning: dict[Uuid, Pending[None]] = {}
         """Directories that are online again and not yet registered."""
+        self._returned: set[Uuid] = set()
+        """Those that were registered again and did not fail since."""
         self._reported_offset = -1
         """The metadata offset of the last heartbeat."""
         self._waits_for_metadata = False
@@ -253,6 +255,12 @@ class BrokerLifecycle:
             self.registered.complete(None)
         for directory_id in [one for one in self._returning if self.is_registered(one)]:
             self._returning.pop(directory_id).complete(None)
+            self._returned.add(directory_id)
+        lost = [one for one in self._returned if not self.is_registered(one)]
+        if lost:  # a report of its failure came late: it was repeated at another controller
+            self._returned.difference_update(lost)
+            self._returning.update((one, Pending()) for one in lost)
+            self._register_again()
 
     def is_registered(self, directory_id: Uuid) -> bool:
         """Whether this broker's image has a log directory as online."""
@@ -276,6 +284,7 @@ class BrokerLifecycle:
         if directory_id in self._offline:
             return
         self._offline[directory_id] = False
+        self._returned.discard(directory_id)
         self._returning.pop(directory_id, None)
         limit_ms = self._config.log_dir_failure_timeout_ms
         check = partial(self._check_reported, directory_id)
