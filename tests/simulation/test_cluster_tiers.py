@@ -12,6 +12,7 @@ import pytest
 
 from ottla import ConfigResource, NewTopic, ResourceType, TopicPartition
 from ottla.errors.named import UnknownServerError
+from ottla.purgatory.pending import Pending
 from ottla.server.remote import log_manager
 from ottla.storage.producers.snapshot import encode_snapshot
 from ottla.storage.remote.segment import SegmentState
@@ -21,6 +22,7 @@ from tests.waits import until
 
 if TYPE_CHECKING:
     from ottla.replication.partition import Partition
+    from ottla.storage.remote.segment import RemoteSegment, SegmentUpdate
     from ottla.testing.simulation.node import SimulatedNode
 
 TIMES = {
@@ -279,6 +281,47 @@ def test_a_new_replica_begins_behind_the_tier(crash: bool) -> None:  # noqa: FBT
         async with cluster.admin() as admin:
             await admin.delete_records({TopicPartition("t", 0): 6})
         await until(lambda: len(cluster.store.segments("t-0-")) == 3)
+        await cluster.stop()
+
+    cluster.run(work())
+
+
+def test_a_segment_whose_copy_is_being_confirmed_counts_once() -> None:
+    """Its record is read back before it is durable; by retention.bytes none has expired then."""
+    cluster = TieredCluster(37)
+
+    async def work() -> None:
+        await cluster.start()
+        await cluster.create(1, replicas=1)
+        await cluster.write(4)
+        await until(cluster.is_copied)
+        replica = cluster.leading()
+        leader = cluster.leader()
+        assert leader is not None
+        assert leader.node is not None
+        assert leader.node.remote_logs is not None
+        manager, key = leader.node.remote_logs, (replica.topic_id, 0)
+        topic, write, confirmed = manager._topic, manager._topic.write, Pending[None]()
+
+        def write_slowly(record: RemoteSegment | SegmentUpdate) -> Pending[None]:
+            written = write(record)
+            return confirmed if record.state is SegmentState.COPY_SEGMENT_FINISHED else written
+
+        topic.write = write_slowly  # type: ignore[method-assign]
+        sizes = [one.size_bytes for one in manager.table(key).segments()]
+        active = replica.log.segments.active.size
+        resource = ConfigResource(ResourceType.TOPIC, "t")
+        async with cluster.admin() as admin:
+            limit = {"retention.bytes": str(sum(sizes) + 2 * active)}
+            await admin.alter_configs({resource: limit})
+        await cluster.write(1, first=4)
+        await asyncio.sleep(10)
+        states = [one.state for one in manager.table(key).segments()]
+        assert states == [SegmentState.COPY_SEGMENT_FINISHED] * (len(sizes) + 1)
+        assert replica.log.log_start_offset == 0
+        confirmed.complete(None)
+        topic.write = write  # type: ignore[method-assign]
+        assert await cluster.values(5) == [b"%d" % one for one in range(5)]
         await cluster.stop()
 
     cluster.run(work())

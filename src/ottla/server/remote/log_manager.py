@@ -609,7 +609,8 @@ class RemoteLogManager:
                 yield from self._delete(segment)
         partition_log, table, clock = replica.log, self._topic.table(key), self._loop.clock
         begin_ms = clock.monotonic_ms()
-        position = LogPosition.of(partition_log)
+        # the last copy may be in the table before it is confirmed: it counts once
+        position = LogPosition.of(partition_log, self._copied_offset(partition_log, key))
         config, now_ms = partition_log.config, clock.now_ms()
         expiry = expired_segments(table, position, config, now_ms, self._jumps.step)
         led.sizes.measure_expiry(partition_log, table, expiry)

@@ -30,9 +30,10 @@ class LogPosition(NamedTuple):
     lineage: list[tuple[int, int]]
 
     @classmethod
-    def of(cls, log: PartitionLog) -> Self:
-        """Return that of a log."""
-        local = (one for one in log.segments if one.base_offset > log.highest_remote_offset)
+    def of(cls, log: PartitionLog, copied_offset: int) -> Self:
+        """Return that of a log whose records up to copied_offset are in complete segments."""
+        copied_offset = max(copied_offset, log.highest_remote_offset)
+        local = (one for one in log.segments if one.base_offset > copied_offset)
         return cls(
             log.log_start_offset,
             log.log_end_offset,
