@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla import NewTopic
-from ottla.errors import OttlaError
+from ottla.errors import LocalDiskError, OttlaError
 from ottla.protocol.apis.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.server.broker.directory_returns import ReturnState
 from ottla.testing.disk import Call
@@ -344,6 +344,36 @@ def test_a_report_that_arrives_after_the_return_is_corrected() -> None:
         lifecycle._controller.send(report)
         await until(lambda: _in_sync(cluster, 2))
         await until(lambda: _online_count(cluster[1], node_id) == 2)
+        await until(lambda: _in_sync(cluster, 3))
+        await cluster.stop()
+
+    cluster.run(work())
+
+
+def test_a_return_that_ends_with_an_error_is_tried_again() -> None:
+    """Another directory fails while a future log there is promoted: this one is not left behind."""
+    cluster = SimulatedCluster(31, config=RETURNING)
+
+    async def work() -> None:
+        await cluster.start()
+        await _create(cluster)
+        failing = next(one for one in cluster if _leader(cluster) is not one)
+        _break(failing)
+        await _send(cluster, range(20))
+        await _check_offline(cluster, failing)
+        assert failing.node is not None
+        futures = failing.node.broker.logs.futures
+        settle, errors = futures.settle, [LocalDiskError("of another directory")]
+
+        def fail_once(now_ms: int, assigned: Callable[[Any], Any]) -> None:
+            if errors:
+                raise errors.pop()
+            settle(now_ms, assigned)
+
+        futures.settle = fail_once  # type: ignore[method-assign]
+        failing.disks[SECOND].heal()
+        await until(lambda: not errors)
+        await until(lambda: _state(failing) is ReturnState.ONLINE)
         await until(lambda: _in_sync(cluster, 3))
         await cluster.stop()
 

@@ -48,6 +48,8 @@ _LONGEST: Final = 16
 """The longest delay, in intervals: a disk that fails again and again costs recoveries."""
 _STEADY: Final = 32
 """Intervals online after which earlier failures no longer count."""
+_OF_DISKS: Final = (OSError, KafkaError, CorruptMessage)
+"""Errors that end an attempt; others are bugs."""
 
 
 class ReturnState(Enum):
@@ -201,7 +203,7 @@ class DirectoryReturns:
             self._take(log_dir, entry, loader)
         elif error is not None and not self._is_closed:
             log_dir.release()
-            if not isinstance(error, (OSError, KafkaError, CorruptMessage)):
+            if not isinstance(error, _OF_DISKS):
                 raise error
             reason = f"{error}; {_advice(error)}" if isinstance(error, OSError) else str(error)
             self._refused(log_dir, entry, reason)
@@ -212,6 +214,10 @@ class DirectoryReturns:
         taking = self._logs.take_returned(loader, self._clock.now_ms(), self._steps.assigned)
 
         def taken(done: Pending[list[DurableCheckpoint]]) -> None:
+            if done.error is not None:  # of another directory, or of descriptors
+                self._logs.fail(log_dir, LocalDiskError(str(done.error)))
+                if not isinstance(done.error, _OF_DISKS):
+                    raise done.error
             if log_dir.is_online:
                 write_all(done.value, self._run_on_volume).on_done(written)
 
