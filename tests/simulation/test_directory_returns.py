@@ -378,3 +378,29 @@ def test_a_return_that_ends_with_an_error_is_tried_again() -> None:
         await cluster.stop()
 
     cluster.run(work())
+
+
+def test_a_stop_does_not_wait_for_the_recovery_of_a_directory() -> None:
+    """It may take minutes, after which whoever stops the node kills it."""
+    cluster = SimulatedCluster(31, config=RETURNING)
+
+    async def work() -> None:
+        await cluster.start()
+        await _create(cluster)
+        failing = next(one for one in cluster if _leader(cluster) is not one)
+        _break(failing)
+        await _send(cluster, range(20))
+        await _check_offline(cluster, failing)
+        assert failing.node is not None
+        returns, jobs = failing.node.returns, []
+        run_on_volume = returns._run_on_volume
+        returns._run_on_volume = lambda _volume, job, _done: jobs.append(job)
+        failing.disks[SECOND].heal()
+        await until(lambda: jobs)
+        returns._run_on_volume = run_on_volume
+        returns.close()
+        with pytest.raises(LocalDiskError, match="was cancelled"):
+            jobs[0]()
+        await cluster.stop()
+
+    cluster.run(work())

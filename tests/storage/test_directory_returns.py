@@ -229,6 +229,28 @@ def test_checkpoints_while_its_logs_are_taken_do_not_lose_the_rest(
     assert (found.log_start_offset, found.high_watermark) == (5, 10)
 
 
+@pytest.mark.parametrize("after", ["", "a-0/00000000000000000000.log"])
+def test_a_load_ends_soon_when_it_is_cancelled(after: str) -> None:
+    """Between two logs, or between two segments that are recovered."""
+    disk, logs, log = filled()
+    for _ in range(300):
+        put(log)
+    assert len(log.segments) > 2
+    drain(logs)
+    lose(logs)
+    loader = logs.loader(logs.directories[0], NOW_MS, lambda _found: False)
+    logs.directories[0].check_return(CLUSTER, NODE, 0)
+
+    def cancel(kind: str, path: str, _size: int) -> None:
+        if kind == "read" and path.startswith(after):
+            loader.cancel()
+
+    disk.on_call = cancel
+    with pytest.raises(KafkaError, match="was cancelled"):
+        loader.run()
+    assert not loader.logs
+
+
 def test_deleted_logs_are_removed_once() -> None:
     """Those that waited for file.delete.delay.ms when the directory failed are found again."""
     disk, logs, log = filled()

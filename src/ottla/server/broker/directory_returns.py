@@ -87,6 +87,8 @@ class _Return:
         self.online_since_ms = 0
         self.task: TimerTask | None = None
         """The next attempt, while it waits."""
+        self.loader: DirectoryLoader | None = None
+        """Of the last attempt."""
 
 
 class DirectoryReturns:
@@ -134,8 +136,11 @@ class DirectoryReturns:
             self._retry(log_dir, entry)
 
     def close(self) -> None:
-        """Begin no further attempt."""
+        """Begin no further attempt, and end those that read: a stop waits for the workers."""
         self._is_closed = True
+        for entry in self._returns.values():
+            if entry.loader is not None:
+                entry.loader.cancel()
 
     def _retry(self, log_dir: LogDirectory, entry: _Return) -> None:
         entry.state = ReturnState.OFFLINE
@@ -171,6 +176,7 @@ class DirectoryReturns:
             return
         entry.state = ReturnState.READING
         loader = self._logs.loader(log_dir, self._clock.now_ms(), self._steps.is_stray)
+        entry.loader = loader
 
         setting_bytes: int = self._config.own.log_dir_reserve_bytes
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from ottla.errors import CorruptMessage
+from ottla.errors import CorruptMessage, LocalDiskError
 from ottla.storage.directories.partition_dir_names import (
     future_partition_of,
     has_only_files_of_logs,
@@ -140,6 +140,7 @@ class DirectoryLoader:
         self._events = events
         self.is_stray = is_stray
         self.progress = LoadProgress(log_dir.path)
+        self._is_cancelled = False
         self.error: BaseException | None = None
         self.logs: list[PartitionLog] = []
         """Those that were opened, also future ones."""
@@ -176,6 +177,19 @@ class DirectoryLoader:
         self.high_watermarks = log_dir.read_offsets(HIGH_WATERMARK_CHECKPOINT)
         self.logs.extend(self._open_all())
 
+    def cancel(self) -> None:
+        """Let `run` end soon, with an error: recovery may take longer than a stop may."""
+        self._is_cancelled = True
+
+    def _remaining_segments(self, count: int) -> None:
+        self.progress.remaining_segments(count)
+        if count:
+            self._check_cancelled()
+
+    def _check_cancelled(self) -> None:
+        if self._is_cancelled:
+            raise LocalDiskError(f"the load of {self.log_dir.path} was cancelled")
+
     def done(self, error: BaseException | None) -> None:
         """Close what was opened if the directory cannot be loaded."""
         self.error = error
@@ -190,6 +204,7 @@ class DirectoryLoader:
         progress.log_count = len(partitions)
         for number, (name, partition) in enumerate(partitions):
             progress.opened_count = number
+            self._check_cancelled()
             if not is_log(directory, name):
                 others += [name] if directory.list(name) else []
                 continue
@@ -259,7 +274,7 @@ class DirectoryLoader:
                 log_start_offset=log_start_offset,
                 clean=log_dir.had_clean_shutdown,
                 events=self._events,
-                on_remaining_segments=self.progress.remaining_segments,
+                on_remaining_segments=self._remaining_segments,
             )
         except CorruptMessage as error:
             broken = self.broken if name == str(partition) else self.broken_futures
