@@ -286,6 +286,30 @@ def test_a_new_replica_begins_behind_the_tier(crash: bool) -> None:  # noqa: FBT
     cluster.run(work())
 
 
+def test_a_controller_resigns_before_its_stop_waits_for_the_tier() -> None:
+    """Calls that do not end take ten seconds of a stop: longer than elections and sessions."""
+    cluster = TieredCluster(38)
+
+    async def work() -> None:
+        await cluster.start()
+        await cluster.create(1)
+        stopping = next(one.node for one in cluster if one.node and one.node.controller.active)
+        assert stopping.remote_logs is not None
+        pool, was_active = stopping.remote_logs.tier.pool, []
+        close = pool.close
+
+        def note() -> None:
+            was_active.append(stopping.controller.active)
+            close()
+
+        pool.close = note  # type: ignore[method-assign]
+        await cluster.stop(stopping.config.node_id)
+        assert was_active == [False]
+        await cluster.stop()
+
+    cluster.run(work())
+
+
 def test_a_segment_whose_copy_is_being_confirmed_counts_once() -> None:
     """Its record is read back before it is durable; by retention.bytes none has expired then."""
     cluster = TieredCluster(37)

@@ -769,6 +769,8 @@ class Node:
             await self._resign()
         resources.timer.close()
         resources.workers.close()
+        if self.remote_logs is not None:
+            self.remote_logs.end()  # not before: other nodes wait for a controller that does
         await asyncio.sleep(0)  # lets the workers' last answers arrive
         self.controller.stop()
         self._parts.close()
@@ -791,4 +793,6 @@ class Node:
         self._parts.close()
         self._resources.timer.close()
         self._resources.workers.close()
+        if self.remote_logs is not None:
+            self.remote_logs.end()
         self._resources.release_directories()

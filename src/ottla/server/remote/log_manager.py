@@ -241,11 +241,14 @@ class RemoteLogManager:
         self._run_job(self._copiers, job, "the change of the index cache's size")
 
     def close(self) -> None:
-        """Begin nothing further; wait for the calls that run, not for those that do not end."""
+        """Begin nothing further."""
         self._is_closed = True
         self._topic.close()
         for calls in self.tier.calls.values():
             calls.close()
+
+    def end(self) -> None:
+        """Wait for the calls that run, not for those that do not end, and close the store."""
         self.tier.pool.close()
         if self.tier.pool.is_ended:
             self.storage.close()
