@@ -10,7 +10,8 @@
 
 A directory is read as at a start: identity, lock, recovery of its logs from the disk alone. Its
 partitions then follow their leaders, which cut what was not replicated. The controller treats them
-as replicas after an unclean shutdown: they are in sync only once they have caught up.
+as replicas after an unclean shutdown: another in-sync one leads. Where no other is left, the last
+known leader, or without ELR the last in-sync replica, leads with what its disk has.
 
 The directory of the metadata log does not return, nor does the last one: their node ends.
 
