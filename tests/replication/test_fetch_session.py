@@ -66,6 +66,14 @@ def test_a_session_remembers_partitions(cache: FetchSessionCache) -> None:
     assert [index for _, _, index in session.partitions] == [1]
 
 
+def test_a_request_that_forgets_all_overtakes_those_before_it(cache: FetchSessionCache) -> None:
+    """One in turns or in a wait has results of partitions that are no longer there."""
+    session = begun(cache, 0, 1)
+    forgets = request(session_id=session.session_id, epoch=1, forgotten=(0, 1))
+    assert cache.session_of(forgets, 12, 0) is None
+    assert session.epoch == 2
+
+
 def test_topics_are_forgotten_by_their_id(cache: FetchSessionCache) -> None:
     """From version 13 on topics have ids only, also where they are forgotten (KAFKA-13079)."""
     ids = [Uuid(bytes([number]) * 16) for number in (1, 2)]

@@ -83,6 +83,23 @@ def test_a_partition_is_idle_when_it_was_unchanged_twice_in_turn() -> None:
     assert follower.active() == []
 
 
+@pytest.mark.parametrize("is_ended", [False, True])
+def test_what_left_its_session_meanwhile_is_not_watched(*, is_ended: bool) -> None:
+    """A fetch in turns goes on after the session has ended, or forgot some of its partitions."""
+    follower = Follower()
+    session = follower.session
+    session.activate_all()
+    cached = next(iter(session.partitions.values()))
+    if is_ended:
+        end = request(session_id=session.session_id, epoch=-1)
+        assert follower.cache.session_of(end, 12, 0) is None
+    else:
+        session.forget(cached.key)
+    for _ in range(3):
+        session.unchanged(cached)
+    assert not follower.partitions[0]._watching
+
+
 def _append(world: World) -> None:
     world.partition.changed()  # as `ReplicaSet.append` does
     world.append()

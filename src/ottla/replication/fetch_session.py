@@ -126,6 +126,7 @@ class FetchSession:
 
     __slots__ = (
         "_active",
+        "_is_ended",
         "_is_in_order",
         "_last_position",
         "_purgatory",
@@ -158,6 +159,7 @@ class FetchSession:
         self.partitions: dict[PartitionKey, CachedPartition] = {}
         self._active: dict[PartitionKey, CachedPartition] = {}
         """Those that a fetch examines; the others are idle."""
+        self._is_ended = False
         self._is_in_order = True
         self._last_position = 0
         self._waiting: DelayedFetch | None = None
@@ -194,7 +196,8 @@ class FetchSession:
             _stop_watching(cached)
 
     def end(self) -> None:
-        """Stop watching the replicas of idle partitions."""
+        """Stop watching the replicas of idle partitions, for good."""
+        self._is_ended = True
         for key, cached in self.partitions.items():
             if key not in self._active:
                 _stop_watching(cached)
@@ -236,6 +239,8 @@ class FetchSession:
         if not cached.was_unchanged or replica is None:
             cached.was_unchanged = True
             return
+        if self._is_ended or self._active.get(cached.key) is not cached:
+            return  # the session went on or ended while the fetch waited or took turns
         del self._active[cached.key]
         cached.size_bytes = replica.log.size_bytes
         replica.watch(cached, self)
@@ -350,6 +355,7 @@ class FetchSessionCache:
                 return None
             return self._begin(request, version, now_ms, owner, is_follower=is_follower)
         session = self._checked(request, version, is_follower=is_follower)
+        session.epoch = 1 if epoch == _MAX_EPOCH else epoch + 1  # a fetch in turns is overtaken
         if request.partitions or request.forgotten:
             self._change(session, request)
         if not session.partitions:  # it may have begun so
@@ -358,7 +364,6 @@ class FetchSessionCache:
         if session.owner is not owner:
             self._own(session, owner)
         session.last_used_ms = now_ms
-        session.epoch = 1 if epoch == _MAX_EPOCH else epoch + 1
         return session
 
     def _checked(self, request: FetchValues, version: int, *, is_follower: bool) -> FetchSession:
