@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import os
+import weakref
 from functools import partial
+from itertools import count
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from ottla.errors import ErrorCode
 from ottla.protocol import frames
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.protocol.apis.fetch import FetchRequest
+from ottla.protocol.apis.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.apis.init_producer_id import InitProducerIdRequest
 from ottla.protocol.apis.produce import ProduceRequest
+from ottla.purgatory.pending import Pending
+from ottla.records.builder import encode_batch
+from ottla.replication.replica_set import ReplicaSet
+from ottla.server.fetch.read import PARTITIONS_IN_A_TURN
+from ottla.server.requests.context import QuotaUse
+from ottla.server.requests.dispatch import Dispatcher
 from ottla.testing.cluster import Cluster
 from tests.server.reliability.largest_requests import (
     MAX_CALLS,
@@ -25,7 +36,7 @@ from tests.server.requests.untrusted_clients import Peer, produce
 from tests.waits import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ottla.protocol.schema import Request
     from ottla.server.node.node import Node
@@ -108,10 +119,22 @@ def answered(response: Any) -> list[tuple[int, int, int]]:
     ]
 
 
-def test_all_are_answered_in_order(cluster: Cluster) -> None:
+@pytest.fixture
+def level(cluster: Cluster) -> Iterator[tuple[Peer, int]]:
+    """Return a peer, and the offset at which all partitions end."""
+    peer = Peer(cluster.bootstrap)
+    answer = peer.ask(fetch(), FETCH_VERSION)
+    ends = [one.high_watermark for one in answer.responses[0].partitions]
+    for index, end in enumerate(ends):
+        for _ in range(max(ends) - end):
+            assert produce(peer, TOPIC, batch(), partition=index) == 0
+    yield peer, max(ends)
+    peer.close()
+
+
+def test_all_are_answered_in_order(cluster: Cluster, level: tuple[Peer, int]) -> None:
     """With and without a session; one that waits is answered by a record of any partition."""
-    records, peer = batch(), Peer(cluster.bootstrap)
-    end = peer.ask(fetch(), FETCH_VERSION).responses[0].partitions[0].high_watermark
+    records, (peer, end) = batch(), level
     answer = peer.ask(produced(records), PRODUCE_VERSION)
     codes = [(one.index, one.error_code) for one in answer.responses[0].partition_responses]
     assert codes == [(index, 0) for index in range(COUNT)]
@@ -141,3 +164,184 @@ def test_no_turn_is_long(cluster: Cluster) -> None:
         "at the end": ask(cluster, connection, fetch(offset=9), FETCH_VERSION).most,
     }
     assert max(most.values()) < MAX_CALLS / 4, most
+
+
+class Ear(FakeConnection):
+    """Keeps what it was answered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers: list[bytes] = []
+
+    def respond(self, *answer: object) -> None:
+        """Keep the bytes of the answer, without those of files."""
+        parts: Any = answer[0]
+        parts = [parts] if isinstance(parts, bytes) else parts
+        self.answers.append(b"".join(part for part in parts if isinstance(part, bytes)))
+        super().respond()
+
+    respond_bytes = respond
+
+    def error_code(self) -> int:
+        """Return the error of the last fetch: behind size, header and throttle time."""
+        return int.from_bytes(self.answers[-1][13:15], "big")
+
+
+def frame_of(
+    request: Request, version: int, kind: Callable[[bytes], Any] = bytearray
+) -> memoryview:
+    """Return the bytes of a request."""
+    parts: list[Any] = frames.encode_request(request, version, 5, "me")
+    return memoryview(kind(b"".join(parts)[4:]))
+
+
+def begin_idle_session(peer: Peer, end: int) -> int:
+    """Return the id of a session whose partitions are all idle, at epoch 3."""
+    begun = peer.ask(fetch(offset=end, session_epoch=0, max_wait_ms=0), FETCH_VERSION)
+    for epoch in (1, 2):
+        request = fetch(
+            named=False, session_id=begun.session_id, session_epoch=epoch, max_wait_ms=0
+        )
+        assert peer.ask(request, FETCH_VERSION).error_code == 0
+    session_id: int = begun.session_id
+    return session_id
+
+
+def test_a_produce_that_waits_keeps_no_frame(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients choose for how long: its records are in the logs."""
+
+    class Frame(bytearray):
+        """May be referred to weakly."""
+
+    made: list[weakref.ref[Frame]] = []
+
+    def frame(data: bytes) -> Frame:
+        content = Frame(data)
+        made.append(weakref.ref(content))
+        return content
+
+    safe: Pending[Any] = Pending()
+    append = ReplicaSet.append
+
+    def held_up(*arguments: Any, **settings: Any) -> Any:
+        return append(*arguments, **settings)[0], object()
+
+    monkeypatch.setattr("ottla.server.handlers.produce.when_safe", lambda *_arguments: safe)
+    ear: Any = Ear()
+    monkeypatch.setattr(ReplicaSet, "append", held_up)
+
+    def handle(node: Node) -> None:
+        dispatcher = Dispatcher(node.broker, "broker", lambda: 0.0, None)
+        dispatcher.handle_frame(ear, frame_of(produced(batch()), PRODUCE_VERSION, frame))
+
+    def is_waiting(node: Node) -> bool:
+        return bool(safe._callbacks)
+
+    cluster.run(handle)
+    wait_for(lambda: cluster.run(is_waiting))
+    assert not ear.is_answered
+    assert made[0]() is None
+
+
+def test_a_fetch_that_has_not_begun_is_overtaken(cluster: Cluster, level: tuple[Peer, int]) -> None:
+    """Its session has gone on in the same turn, in which other works took all time."""
+    peer, end = level
+    session_id = begin_idle_session(peer, end)
+    ears: list[Any] = [Ear(), Ear()]
+
+    def handle(node: Node) -> None:
+        worker, dispatcher = node.broker.worker, Dispatcher(node.broker, "broker", float, None)
+        most, worker.max_steps = worker.max_steps, 0
+        for ear, epoch in zip(ears, (3, 4), strict=True):
+            request = fetch(session_id=session_id, session_epoch=epoch, max_wait_ms=0)
+            dispatcher.handle_frame(ear, frame_of(request, FETCH_VERSION))
+        worker.max_steps = most
+
+    cluster.run(handle)
+    wait_for(lambda: all(ear.is_answered for ear in ears))
+    assert [ear.error_code() for ear in ears] == [ErrorCode.INVALID_FETCH_SESSION_EPOCH, 0]
+
+
+def test_a_negative_limit_of_an_idle_session_is_read_in_turns(
+    cluster: Cluster, level: tuple[Peer, int]
+) -> None:
+    """It reads all partitions, although none has changed."""
+    peer, end = level
+    session: dict[str, Any] = {"session_id": begin_idle_session(peer, end), "session_epoch": 3}
+    request = fetch(named=False, max_bytes=-1, max_wait_ms=0, **session)
+    connection: Any = FakeConnection()
+    assert ask(cluster, connection, request, FETCH_VERSION).most < MAX_CALLS / 3
+
+
+def test_the_time_of_all_turns_is_measured(cluster: Cluster) -> None:
+    """As far as a quota concerns the client: a clock that ticks at each question counts them."""
+    ear: Any = Ear()
+    used: list[QuotaUse] = []
+
+    def handle(node: Node) -> None:
+        ticks = count()
+        dispatcher = Dispatcher(node.broker, "broker", lambda: float(next(ticks)), None)
+        entity = (("client-id", "me"),)
+        node.broker.quotas.update({entity: {"request_percentage": 1e9}}, [entity])
+        dispatcher.handle_frame(ear, frame_of(fetch(max_wait_ms=0), FETCH_VERSION))
+        node.broker.quotas.update({entity: {}}, [entity])
+
+    with pytest.MonkeyPatch.context() as patch:
+        answer = QuotaUse.answer
+
+        def note(use: QuotaUse, *arguments: Any) -> None:
+            used.append(use)
+            answer(use, *arguments)
+
+        patch.setattr(QuotaUse, "answer", note)
+        cluster.run(handle)
+        wait_for(lambda: ear.is_answered)
+    assert used[0]._handled_s >= COUNT / PARTITIONS_IN_A_TURN
+
+
+def test_what_comes_between_turns_counts_for_min_bytes(
+    cluster: Cluster, level: tuple[Peer, int]
+) -> None:
+    """The first partition is read before it, and the wait begins after it."""
+    _, end = level
+    ear: Any = Ear()
+    records = memoryview(encode_batch([(1, b"k", b"v" * 20_000, ())]))
+
+    def handle(node: Node) -> None:
+        dispatcher = Dispatcher(node.broker, "broker", float, None)
+        request = fetch(offset=end, min_bytes=10_000, max_wait_ms=60_000)
+        dispatcher.handle_frame(ear, frame_of(request, FETCH_VERSION))
+        replicas = node.broker.replicas
+        replicas.append(replicas.get(TOPIC, 0), records, 1, 1)
+
+    cluster.run(handle)
+    wait_for(lambda: ear.is_answered, limit_s=20)
+
+
+def test_a_large_transaction_is_appended_in_turns(cluster: Cluster) -> None:
+    """Each partition is verified, and all are added by the coordinator of the same node."""
+    peer = Peer(cluster.bootstrap)
+    asked = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=60_000)
+
+    def begin() -> Any:
+        peer.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=["x"]), 4)
+        answer = peer.ask(asked, 4)
+        return answer if not answer.error_code else None
+
+    producer = wait_for(begin)
+    peer.close()
+    records = encode_batch(
+        [(1, b"k", b"v", ())],
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        base_sequence=0,
+        transactional=True,
+    )
+    request = produced(bytes(records))
+    request.transactional_id = "x"
+    connection: Any = FakeConnection()
+    counter = ask(cluster, connection, request, PRODUCE_VERSION)
+    added = 25 * COUNT  # by the coordinator in one turn, see docs/limits.md
+    assert counter.most < added, counter.where

@@ -63,6 +63,7 @@ class FetchRead(ABC):
         "_results",
         "_was_known",
         "cold",
+        "grown_bytes",
         "is_incremental",
         "isolation",
         "min_bytes",
@@ -112,6 +113,8 @@ class FetchRead(ABC):
         self.remote: dict[int, RemoteRead[Found]] = _NO_READS
         """Reads of the tier by number of the result; only a fetch of a consumer has any."""
         self.size_bytes = 0
+        self.grown_bytes = 0
+        """What came to the logs between the turns of a read, after theirs."""
 
     def positions(self) -> dict[Partition, int]:
         """Return the partitions that a waiting fetch watches, with the offsets from which it reads.
@@ -196,17 +199,21 @@ class FetchRead(ABC):
             return len(self._partitions) > PARTITIONS_IN_A_TURN
         return len(session.partitions) > PARTITIONS_IN_A_TURN and (
             session.active_count > PARTITIONS_IN_A_TURN
+            or self._bytes_left < 0  # as in `_begin_session`
             or session.rights_version != self._rights_version
         )
 
     def run_in_turns(self) -> Work[bool]:
         """Read as `run` does, some partitions in each turn."""
         session, in_a_turn = self.session, PARTITIONS_IN_A_TURN
+        sizes_bytes: list[int] = []
+        replicas = self._replicas
         if session is None:
             items = list(self._partitions.items())
             for begin in range(0, len(items), in_a_turn):
                 for key, requested in items[begin : begin + in_a_turn]:
                     self._read(key, requested)
+                sizes_bytes += [_log_bytes(replica) for replica in replicas[len(sizes_bytes) :]]
                 yield NEXT_TURN
         else:
             skips_unchanged = self._begin_session(session)
@@ -214,7 +221,10 @@ class FetchRead(ABC):
             for begin in range(0, len(active), in_a_turn):
                 some = active[begin : begin + in_a_turn]
                 self._read_active(session, some, skips_unchanged=skips_unchanged)
+                sizes_bytes += [_log_bytes(replica) for replica in replicas[len(sizes_bytes) :]]
                 yield NEXT_TURN
+        for replica, size_bytes in zip(replicas, sizes_bytes, strict=True):
+            self.grown_bytes += max(_log_bytes(replica) - size_bytes, 0)
         return self._is_due()
 
     def _begin_session(self, session: FetchSession) -> bool:
@@ -498,3 +508,7 @@ class FetchRead(ABC):
         """Return the addresses of leaders that clients are referred to (KIP-951)."""
         nodes = self._ctx.broker.nodes(self._ctx.listener_name)
         return [node for node in nodes if node.node_id in leader_ids]
+
+
+def _log_bytes(replica: Partition | None) -> int:
+    return 0 if replica is None else replica.log.size_bytes

@@ -321,7 +321,8 @@ def fetch(ctx: Context, request: FetchValues) -> FetchAnswer | Pending[FetchAnsw
     )
     read = _read(ctx, request, session)
     if read.is_large:
-        return ctx.broker.worker.run(_fetch_in_turns(ctx, request, read))
+        epoch = 0 if session is None else session.epoch
+        return ctx.broker.worker.run(_fetch_in_turns(ctx, request, read, epoch))
     return _answer_or_wait(ctx, request, read, is_due=read.run())
 
 
@@ -333,10 +334,12 @@ def _answer_or_wait(
     return _gather(ctx, request, read) if read.may_grow else _answer(ctx, read)
 
 
-def _fetch_in_turns(ctx: Context, request: FetchValues, read: FetchRead) -> Work[FetchAnswer]:
+def _fetch_in_turns(
+    ctx: Context, request: FetchValues, read: FetchRead, epoch: int
+) -> Work[FetchAnswer]:
     session = read.session
-    epoch = 0 if session is None else session.epoch
-    is_due = yield from read.run_in_turns()
+    turns = read.run_in_turns()
+    is_due = yield from turns if ctx.quota_use is None else ctx.quota_use.measured_work(turns)
     if read.is_incremental and session is not None and session.epoch != epoch:
         return _overtaken(session)
     answer = _answer_or_wait(ctx, request, read, is_due=is_due)
@@ -406,7 +409,7 @@ def _again(
             again = _read(ctx, request, session)
             answered: FetchAnswer | Pending[FetchAnswer]
             if again.is_large:
-                answered = ctx.broker.worker.begin(_answer_in_turns(ctx, again, read))
+                answered = ctx.broker.worker.begin(_answer_in_turns(ctx, again, read, epoch))
             else:
                 again.run_again(read)
                 answered = _answer(ctx, again)
@@ -421,9 +424,10 @@ def _again(
     return answer
 
 
-def _answer_in_turns(ctx: Context, again: FetchRead, first: FetchRead) -> Work[FetchAnswer]:
+def _answer_in_turns(
+    ctx: Context, again: FetchRead, first: FetchRead, epoch: int
+) -> Work[FetchAnswer]:
     session = again.session
-    epoch = 0 if session is None else session.epoch
     yield from again.run_again_in_turns(first)
     if again.is_incremental and session is not None and session.epoch != epoch:
         return _overtaken(session)
@@ -437,7 +441,7 @@ def _wait(ctx: Context, request: FetchValues, read: FetchRead) -> Pending[FetchA
     answer = _again(ctx, request, read, pending)
     positions = read.positions()
     deadline_ms = broker.clock.monotonic_ms() + request.max_wait_ms
-    missing_bytes = read.min_bytes - read.size_bytes
+    missing_bytes = read.min_bytes - read.size_bytes - read.grown_bytes
     isolation = read.isolation
     delayed = DelayedFetch(deadline_ms, positions, missing_bytes, answer, isolation=isolation)
     keys: Iterable[Hashable] = positions

@@ -10,7 +10,9 @@ benchmarks/against_kafka.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ottla.coordinator.runtime.log import TransactionSupport
@@ -168,8 +170,32 @@ def _append_in_turns(
         else:
             ctx.quota_use.measured(append)
         yield NEXT_TURN
+    if request.transactional_id:
+        yield from _append_verified_in_turns(ctx, request, *appends)
     answer = _answer(ctx, request, *appends)
+    del partitions, parts, append  # their views keep the frame, for as long as replicas take
     return (yield answer) if isinstance(answer, Pending) else answer
+
+
+def _append_verified_in_turns(
+    ctx: Context,
+    request: ProduceValues,
+    answers: list[PartitionAnswer],
+    later: dict[int, _Later],
+    awaited: list[Awaited],
+) -> Work[None]:
+    """Append what the coordinator knows: it answers about all partitions in one turn."""
+    ctx.broker.verification.send()
+    while later:
+        some = dict(islice(later.items(), PARTITIONS_IN_A_TURN))
+        for position, append in some.items():
+            del later[position]
+            if not append.check.done:
+                with suppress(Exception):  # its partition is answered with it
+                    yield append.check
+        append_now = partial(_append_checked_now, ctx, request, answers, some, awaited)
+        later |= append_now() if ctx.quota_use is None else ctx.quota_use.measured(append_now)
+        yield NEXT_TURN
 
 
 def _append_all(

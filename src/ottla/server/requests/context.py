@@ -6,6 +6,7 @@ RequestHandlerHelper (KIP-13, KIP-124, KIP-219).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla.protocol import codec
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from ottla.network.connection import Connection
     from ottla.protocol.request_header import Header
+    from ottla.purgatory.work import Work
     from ottla.quota.meters import Limited
     from ottla.replication.partition import Partition
     from ottla.security.acl import ResourceType
@@ -246,6 +248,16 @@ class QuotaUse:
             return handle()
         finally:
             self._handled_s += self._elapsed_s() - begin_s
+
+    def measured_work(self, work: Work[T]) -> Work[T]:
+        """Do a work that only yields turns, and count the time of its steps as well."""
+        while True:
+            try:
+                turn = self.measured(partial(next, work))
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            yield turn
 
     def answer(self, ctx: Context, response: Any) -> None:
         """Record the cost, send the response and mute the connection where it exceeds a quota."""
