@@ -249,7 +249,7 @@ SHARED: list[tuple[str, ...]] = [
         "--num-records",
         "90",
         "--timeout",
-        "600",
+        "6000",
         "--date-format",
         "yy/M/d",
         "--consumer.config",
