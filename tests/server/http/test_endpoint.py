@@ -315,7 +315,7 @@ def test_a_recovering_node_is_alive_but_not_ready(cluster: Cluster) -> None:
         health.state = BrokerState.RECOVERY
         for load in health.loads:
             load.opened_count -= 3
-            load.remaining_segments(2)
+            load.segment_count = 2
         assert page(cluster, "livez") == (200, {"status": "ok", "state": "recovery"})
         assert page(cluster, "readyz")[0] == 503
         status, content = page(cluster, "startupz")
@@ -331,7 +331,7 @@ def test_a_recovering_node_is_alive_but_not_ready(cluster: Cluster) -> None:
     finally:
         for load in health.loads:
             load.opened_count += 3
-            load.remaining_segments(0)
+            load.segment_count = 0
         health.state = BrokerState.RUNNING
 
 

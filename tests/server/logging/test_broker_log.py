@@ -253,7 +253,7 @@ def test_a_long_load_is_told_every_few_seconds(lines: Callable[[], list[str]]) -
     for opened, segment_count in ((30, 1), (60, 7), (100, 0)):
         clock.ms += 6000
         loads[0].opened_count, loads[1].opened_count = opened, opened // 2
-        loads[1].remaining_segments(segment_count)
+        loads[1].segment_count = segment_count
         timer.advance(clock.ms)
     report.stop()
     clock.ms += 60_000

@@ -21,9 +21,9 @@ from ottla.protocol.apis.produce import ProduceRequest
 from ottla.purgatory.pending import Pending
 from ottla.records.builder import encode_batch
 from ottla.replication.replica_set import ReplicaSet
-from ottla.server.fetch.read import PARTITIONS_IN_A_TURN
 from ottla.server.requests.context import QuotaUse
 from ottla.server.requests.dispatch import Dispatcher
+from ottla.server.requests.parts import PARTITIONS_IN_A_TURN
 from ottla.testing.cluster import Cluster
 from tests.server.reliability.largest_requests import (
     MAX_CALLS,

@@ -12,6 +12,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.fetch_values import FetchAnswer, FetchedPartition
 from ottla.purgatory.work import NEXT_TURN
 from ottla.replication.fetch_session import INITIAL_EPOCH, INVALID_SESSION_ID, CachedPartition
+from ottla.server.requests.parts import PARTITIONS_IN_A_TURN
 from ottla.types import FileSlice
 
 if TYPE_CHECKING:
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from ottla.storage.log.reads import Found
     from ottla.types import Node, SendItem
 
-PARTITIONS_IN_A_TURN: Final = 250
-"""Partitions that are read in one turn, at up to 20 µs each."""
 _DIVERGING_FROM: Final = 12
 _TOPIC_IDS_FROM: Final = 13
 _STORAGE_ERROR_FROM: Final = 6

@@ -47,6 +47,7 @@ from ottla.server.handlers.produce_answers import (
     without_repeats,
 )
 from ottla.server.requests.api import Form, handles
+from ottla.server.requests.parts import PARTITIONS_IN_A_TURN
 from ottla.storage.producers.append import TransactionAppend, Verification
 from ottla.types import Uuid
 
@@ -68,8 +69,6 @@ _ADDS_PARTITIONS_FROM: Final = 12
 _MAGIC: Final = 2
 _ZSTD: Final = int(Compression.ZSTD)
 _NO_ID: Final = Uuid(bytes(16))
-PARTITIONS_IN_A_TURN: Final = 250
-"""Partitions whose records are appended in one turn, at up to 20 µs each."""
 _UNANSWERED: Final = 0
 """The code in the answers of appends that are still to be made."""
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 PER_TURN: Final = 500
 """Elements handled in a turn, at up to 10 µs each."""
+PARTITIONS_IN_A_TURN: Final = 250
+"""Partitions of Produce and Fetch that are appended or read in a turn, at up to 20 µs each."""
 ELEMENTS_IN_A_TURN: Final = 5_000
 """Elements decoded in one turn with one call, at up to 2 µs each."""
 ELEMENTS_AT_ONCE: Final = 200

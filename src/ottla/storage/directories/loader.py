@@ -117,10 +117,6 @@ class LoadProgress:
         """Logs that are still to be opened."""
         return self.log_count - self.opened_count
 
-    def remaining_segments(self, count: int) -> None:
-        """Set the segments of the current log that are still to be read."""
-        self.segment_count = count
-
 
 class DirectoryLoader:
     """Opens the logs of one directory, as a job for a worker; the log set takes them afterwards."""
@@ -182,7 +178,7 @@ class DirectoryLoader:
         self._is_cancelled = True
 
     def _remaining_segments(self, count: int) -> None:
-        self.progress.remaining_segments(count)
+        self.progress.segment_count = count
         if count:
             self._check_cancelled()
 
