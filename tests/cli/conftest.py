@@ -9,6 +9,11 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _java_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hide the JVM of the tests of Spark: a command owns its process, and ends the JVM of it."""
+    """Hide the JVM of the tests of Spark: a command owns its process, and begins without one.
+
+    It reads the settings of a JVM only where it starts one, and ends the JVM that is there.
+    """
     if "ottla.spark.jvm.local_session" in sys.modules:  # else there is none
         monkeypatch.setattr("ottla.spark.jvm.local_session._launched", [])
+        for name in ("_gateway", "_jvm"):
+            monkeypatch.setattr(f"pyspark.SparkContext.{name}", None)
