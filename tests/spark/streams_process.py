@@ -16,7 +16,6 @@ from tests.spark.streams_topics import written
 from tests.waits import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
     from types import TracebackType
     from typing import Self
@@ -159,7 +158,15 @@ class StreamsProcess:
 
     def has_java(self) -> bool:
         """Whether its JVM is there."""
-        return any("java" in one for one in _names(self.others()))
+        return bool(self._java())
+
+    def suspend_java(self) -> None:
+        """Let its JVM answer no more, so that a stop in good order does not end."""
+        for one in self._java():
+            one.suspend()
+
+    def _java(self) -> list[psutil.Process]:
+        return [one for one in self.others() if "java" in _name(one)]
 
     def ended(self, limit_s: float) -> int:
         """Wait for its end, and for that of all its processes; return the exit status."""
@@ -184,7 +191,8 @@ def _makes_archive(process: psutil.Process) -> bool:
     return "ottla.spark.jvm.class_archive" in process.cmdline()
 
 
-def _names(processes: Iterable[psutil.Process]) -> Iterable[str]:
-    for one in processes:
-        with suppress(psutil.Error):
-            yield one.name()
+def _name(process: psutil.Process) -> str:
+    try:
+        return process.name()
+    except psutil.Error:
+        return ""
