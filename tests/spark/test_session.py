@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import venv
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -264,3 +265,30 @@ def test_a_plain_session_needs_no_path(tmp_path: Path) -> None:
         timeout=SECONDS,
     )
     assert done.stdout == "['key', 'value']\n", done.stderr[-2000:]
+
+
+SILENCED_SESSION = """
+from ottla.spark.jvm.local_session import session, silence, stop
+
+spark = session("ottla tests", class_cache=False, fast_start=True)
+Failure = spark._jvm.java.lang.Exception
+Failure("told").printStackTrace()
+silence(spark)
+Failure("of the stop").printStackTrace()
+stop(spark)
+"""
+
+
+def test_a_silenced_session_writes_nothing(tmp_path: Path) -> None:
+    """Not even what Java prints past the log: exceptions that end a thread."""
+    done = subprocess.run(
+        [sys.executable, "-c", SILENCED_SESSION],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Exception: told" in done.stderr
+    assert "of the stop" not in done.stderr

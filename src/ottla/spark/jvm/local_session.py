@@ -232,10 +232,16 @@ def use_in_this_thread(spark: SparkSession) -> None:
     sessions.setActiveSession(spark._jsparkSession)  # noqa: SLF001
 
 
-def log_nothing(spark: SparkSession) -> None:
-    """Have the JVM log no more: Spark logs the tasks of a query that is stopped as errors."""
+def silence(spark: SparkSession) -> None:
+    """Have the JVM write no more: a query that is stopped looks like errors to it.
+
+    Spark logs its tasks as failed, and threads that serve the state of its Python processes end
+    with uncaught exceptions, which Java prints past the log.
+    """
     if isinstance(spark, SparkSession):  # not that of Spark Connect
         spark.sparkContext.setLogLevel("OFF")
+        java: Any = spark.sparkContext._jvm.java  # type: ignore[union-attr]  # noqa: SLF001
+        java.lang.System.setErr(java.io.PrintStream(java.io.OutputStream.nullOutputStream()))
 
 
 def stop(spark: SparkSession) -> None:

@@ -258,9 +258,9 @@ class Streams:
         """
         self._lifecycle.stopping()
         if self._owned is not None:
-            from ottla.spark.jvm.local_session import log_nothing
+            from ottla.spark.jvm.local_session import silence
 
-            log_nothing(self._owned)
+            silence(self._owned)
         if self.query is not None:
             self.query.stop()
             self.query = None
