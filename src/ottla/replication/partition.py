@@ -168,11 +168,16 @@ class Partition:
             self._end_leading()
         self.log.update_high_watermark(self.log.log_end_offset)
 
-    def resign(self, leader_id: int, leader_epoch: int) -> None:
-        """Stop leading; requests that wait for replication are answered."""
+    def resign(
+        self,
+        leader_id: int,
+        leader_epoch: int,
+        code: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ) -> None:
+        """Stop leading; requests that wait for replication are answered with the code."""
         self.changed()
         self.leader_id, self.leader_epoch, self.is_leader = leader_id, leader_epoch, False
-        self._end_leading()
+        self._end_leading(code)
 
     def restore(self, log: PartitionLog) -> None:
         """Begin again with the log as it was read from a directory that was offline."""
@@ -180,10 +185,10 @@ class Partition:
         self.log = log
         self.partition_epoch = -1
 
-    def _end_leading(self) -> None:
+    def _end_leading(self, code: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
         leading, self.leading = self.leading, None
         if leading is not None:
-            leading.end(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            leading.end(code)
 
     def check_leader(self, current_leader_epoch: int = NO_EPOCH) -> None:
         """Raise the error for a failed disk, a wrong leader or a wrong epoch.

@@ -195,23 +195,26 @@ class ReplicaSet:
         is_online = len(self.logs.online_directories) == len(self.logs.directories)
         return log is not partition.log and (log is not None or is_online)
 
-    def drop(self, topic: str, partition: int, *, now_ms: int) -> Partition | None:
-        """Forget a deleted partition; its directory is renamed now and removed later."""
-        name = TopicPartition(topic, partition)
+    def remove(self, topic: str, partition: int) -> Partition | None:
+        """Serve a partition no more: requests for it get the answer of `why_missing`.
+
+        Its log stays until `drop`. As in Kafka a client whose topic is deleted never hears of
+        another leader.
+        """
         partitions = self._partitions.get(topic, {})
-        dropped = partitions.pop(partition, None)
+        removed = partitions.pop(partition, None)
         if not partitions:
             self._partitions.pop(topic, None)
-        if dropped is not None:
-            self._forget_id(dropped)
-            dropped.resign(-1, dropped.leader_epoch)
-            try:
-                self.logs.delete(name, now_ms=now_ms)
-            finally:
-                self._notify_watchers(dropped)
-        else:  # it may be one that could not be served
-            self.logs.delete(name, now_ms=now_ms)
-        return dropped
+        if removed is not None:
+            self._forget_id(removed)
+            removed.resign(-1, -1, self.why_missing(topic, partition))
+            self._notify_watchers(removed)
+        return removed
+
+    def drop(self, topic: str, partition: int, *, now_ms: int) -> None:
+        """Remove a partition and its log, whose directory is renamed now and removed later."""
+        self.remove(topic, partition)
+        self.logs.delete(TopicPartition(topic, partition), now_ms=now_ms)
 
     def _forget_id(self, dropped: Partition) -> None:
         partitions = self.by_topic_id[dropped.topic_id]

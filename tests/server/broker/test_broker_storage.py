@@ -16,6 +16,7 @@ from ottla.server.node.parts import NodeParts
 from ottla.storage.log.config import LogConfig
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import Uuid
+from tests.replication.test_leader_state import Environment, Waits
 from tests.storage.logs import NOW_MS
 from tests.storage.sets import finish, open_set
 
@@ -109,6 +110,19 @@ def test_a_disk_that_fails_while_a_topic_is_deleted_stops_no_other_change() -> N
     assert [log_dir.is_online for log_dir in replicas.logs.directories] == [False, True]
     assert [str(partition.topic_partition) for partition in replicas] == ["z-0"]
     assert dropped == [("x", X), ("y", Y)]
+
+
+def test_a_write_that_waits_for_replicas_hears_of_the_deletion() -> None:
+    """Not of another leader, as after a change of leaders."""
+    one, replicas, _ = publisher(SimulatedDisk())
+    replicas.environment = Environment()
+    partition, waits = replicas.host("x", 0, X, now_ms=NOW_MS), Waits()
+    partition.assign((1, 2), (1, 2), 7)
+    partition.become_leader(1, 5, now_ms=NOW_MS)
+    assert partition.leading is not None
+    partition.leading.acknowledge(1, waits, 0)
+    one.metadata_changed(*change(topics_deleted={X: topic("x", X)}))
+    assert waits.codes == [(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
 
 
 def test_a_log_in_a_failed_directory_is_neither_led_nor_replicated() -> None:

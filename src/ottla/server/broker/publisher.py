@@ -65,8 +65,8 @@ class MetadataPublisher:
         self._coordinators = broker.coordinators
         self._node_id = broker.node_id
         self._reported: set[str] = set()
-        self._dropped: dict[TopicPartition, None] = {}
-        """Partitions of deleted topics whose logs are not deleted yet."""
+        self._dropped: dict[TopicPartition, Partition | None] = {}
+        """Partitions of deleted topics whose logs are not deleted yet; None was not served."""
         self._to_reconfigure: dict[str, None] = {}
         """Topics with new settings."""
 
@@ -191,23 +191,22 @@ class MetadataPublisher:
         """Stop serving a topic's partitions; `_drop_all` deletes their logs."""
         self._broker.quotas.replication.set_replicas(topic.name, {})
         for index in sorted(topic.partitions):
-            partition = self._replicas.find(topic.name, index)
+            partition = self._replicas.remove(topic.name, index)
             if partition is not None:
-                partition.resign(-1, partition.leader_epoch)
                 self._broker.share.leader_changed(partition)
-            self._dropped[TopicPartition(topic.name, index)] = None
+            self._dropped[TopicPartition(topic.name, index)] = partition
         self._coordinators.topic_deleted(topic.name, topic.topic_id)
 
     def _drop_all(self) -> Work[None]:
         """Delete logs of deleted topics: each deletion renames a directory."""
         while self._dropped:
             name = next(iter(self._dropped))
-            del self._dropped[name]
             self._apply(f"deletion of {name}", self._drop, *name, self._clock.now_ms())
             yield
 
     def _drop(self, name: str, index: int, now_ms: int) -> None:
-        partition = self._replicas.find(name, index)
+        dropped = self._dropped.pop(TopicPartition(name, index), None)
+        partition = dropped or self._replicas.find(name, index)
         if partition is not None:
             self._replication.leave(partition)
         self._moves.forget(TopicPartition(name, index))
@@ -222,7 +221,6 @@ class MetadataPublisher:
         image = topic.partitions[index]
         name = topic.name
         if TopicPartition(name, index) in self._dropped:  # of a deleted topic with this name
-            del self._dropped[TopicPartition(name, index)]
             self._drop(name, index, now_ms)
         if self._node_id not in image.replicas:
             self._drop_moved(topic, index, now_ms)

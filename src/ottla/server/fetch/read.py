@@ -391,11 +391,7 @@ class FetchRead(ABC):
     def _refuse(self, key: PartitionKey, replica: Partition | None, error: KafkaError) -> None:
         if replica is not None and self._read_remote(key, replica, error):
             return
-        code = error.code
-        if replica is not None and code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            is_deleted = not self._ctx.broker.has_partition(*replica.topic_partition)
-            code = _UNKNOWN[0] if is_deleted else code  # it is removed in one of the next turns
-        self._fail(key, replica, code)
+        self._fail(key, replica, error.code)
 
     def _fail(self, key: PartitionKey, replica: Partition | None, code: ErrorCode) -> None:
         """Answer for one partition; an unread one does not end the wait for the others."""
