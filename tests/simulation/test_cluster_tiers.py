@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla import ConfigResource, NewTopic, ResourceType, TopicPartition
+from ottla.config.broker.replication import RACK_AWARE_SELECTOR
 from ottla.errors.named import UnknownServerError
 from ottla.purgatory.pending import Pending
 from ottla.server.remote import log_manager
@@ -88,9 +89,9 @@ class TieredCluster(SimulatedCluster):
                 await sent
                 await asyncio.sleep(2.1)
 
-    async def values(self, count: int, partition: int = 0) -> list[bytes]:
+    async def values(self, count: int, partition: int = 0, **settings: Any) -> list[bytes]:
         """Read a partition from its start until so many records came."""
-        async with self.consumer(auto_offset_reset="earliest") as consumer:
+        async with self.consumer(auto_offset_reset="earliest", **settings) as consumer:
             consumer.assign([TopicPartition("t", partition)])
             values: list[bytes] = []
             async with asyncio.timeout(300):
@@ -165,6 +166,43 @@ def test_every_leader_copies_and_every_follower_knows() -> None:
                 await until(partial(_has_freed_disk, replica))
                 assert replica.log.log_start_offset == 0
             assert await cluster.values(5, partition) == [b"%d" % one for one in range(5)]
+        await cluster.stop()
+
+    cluster.run(work())
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_a_follower_in_the_rack_of_a_consumer_reads_the_tier_for_it(isolation: str) -> None:
+    """The leader, of another rack, only says where: none of the tier's bytes pass through it."""
+    cluster = TieredCluster(38)
+    for node_id in (1, 2, 3):
+        own = {"broker.rack": f"rack{node_id}", "replica.selector.class": RACK_AWARE_SELECTOR}
+        cluster[node_id].config.update(own)
+
+    def reads_of(node_id: int) -> int:
+        node = cluster[node_id].node
+        assert node is not None
+        assert node.broker.remote_reader is not None
+        return node.broker.remote_reader.counts["t"].read_count
+
+    async def work() -> None:
+        await cluster.start()
+        await cluster.create(1)
+        await cluster.write(5)
+        await until(cluster.is_copied)
+        for node in cluster:
+            replica = cluster.replica(node)
+            assert replica is not None
+            await until(partial(_has_freed_disk, replica))
+        leader = cluster.leader()
+        assert leader is not None
+        near = next(number for number in (1, 2, 3) if cluster[number] is not leader)
+        expected = [b"%d" % number for number in range(5)]
+        settings: Any = {"client_rack": f"rack{near}", "isolation_level": isolation}
+        assert await cluster.values(5, **settings) == expected
+        reads = {number: reads_of(number) for number in (1, 2, 3)}
+        assert reads[near] >= 3
+        assert reads == dict.fromkeys(reads, 0) | {near: reads[near]}
         await cluster.stop()
 
     cluster.run(work())

@@ -5,7 +5,7 @@ Both write and read one `__remote_log_metadata`. Kafka: RemoteLogManager, LocalT
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,6 +16,7 @@ from ottla.storage.remote.records import decode_remote_metadata
 from tests.conformance.clusters.load import wait_for
 from tests.conformance.clusters.nodes import KAFKA, OTTLA, Cluster
 from tests.conformance.mixed.takeover import OTHER, SETTINGS, Coordinators
+from tests.conformance.mixed.test_two_brokers import SELECTOR, answer, fetch
 from tests.conformance.tiers.tiered_kafka import tier_properties
 
 if TYPE_CHECKING:
@@ -99,13 +100,14 @@ class Tiered:
                         assert segments.apply(metadata)
         return segments.segments()
 
-    def check(self, topic: str) -> None:
+    def check(self, topic: str, **settings: Any) -> None:
         """Read the topic from the beginning; every value is what was written."""
         partition = TopicPartition(topic, 0)
         values: list[bytes] = []
         with Consumer(
             bootstrap_servers=self.cluster.bootstrap,
             auto_offset_reset="earliest",
+            **settings,
         ) as consumer:
             consumer.assign([partition])
             end = consumer.end_offsets([partition])[partition]
@@ -127,8 +129,9 @@ def _tiered(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         **tier_properties(kafka, tier),
         "rlmm.config.remote.log.metadata.topic.replication.factor": "2",
         "rlmm.config.remote.log.metadata.topic.min.isr": "1",
+        "replica.selector.class": SELECTOR,
     }
-    cluster.format(settings_of=dict.fromkeys(OTHER, settings))
+    cluster.format(settings_of={one: {**settings, "broker.rack": f"rack{one}"} for one in OTHER})
     try:
         cluster.start()
         wait_for(lambda: all(one.is_ready for one in cluster.nodes), "nodes do not serve")
@@ -157,6 +160,24 @@ def test_leaders_move_between_the_two(tiered: Tiered, first: int) -> None:
     ]
     tiered.lead(topic, OTHER[first])
     tiered.check(topic)
+
+
+@NODES
+def test_the_follower_in_the_rack_of_a_consumer_reads_the_tier(tiered: Tiered, first: int) -> None:
+    """The leader names it, and it serves what the leader copied."""
+    topic = f"near-{first}"
+    tiered.create(topic, first, OTHER[first])
+    tiered.write(topic)
+    for node in (first, OTHER[first]):
+        tiered.wait_until_tiered(topic, node)
+    rack = f"rack{OTHER[first]}"
+    tiered.check(topic, client_rack=rack)
+    asked = fetch(topic, offset=0, rack=rack)
+    leader, follower = (
+        answer(tiered.cluster.node(node).address, asked, 12) for node in (first, OTHER[first])
+    )
+    assert (leader["preferred"], leader["records"]) == (OTHER[first], False)
+    assert (follower["preferred"], follower["records"], follower["error"]) == (-1, True, "NONE")
 
 
 @NODES

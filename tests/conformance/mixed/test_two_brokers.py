@@ -76,7 +76,7 @@ def cluster(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             node = running.node(OTHER[leader])
             wait_for(
                 lambda node=node, topic=topic: (  # type: ignore[misc] # bound now
-                    _answer(node.address, fetch(topic, offset=0), 12)["high_watermark"] == COUNT
+                    answer(node.address, fetch(topic, offset=0), 12)["high_watermark"] == COUNT
                 ),
                 f"the follower of {topic} has no high watermark",
             )
@@ -102,13 +102,13 @@ def fetch(
     )
 
 
-def _answer(address: str, request: FetchRequest, version: int) -> dict[str, Any]:
+def answer(address: str, request: FetchRequest, version: int) -> dict[str, Any]:
     """Return what is answered for the partition."""
     peer = Peer(address)
-    answer = peer.ask(request, version)
+    response = peer.ask(request, version)
     peer.close()
-    assert not answer.error_code
-    one = answer.responses[0].partitions[0]
+    assert not response.error_code
+    one = response.responses[0].partitions[0]
     return {
         "error": ErrorCode(one.error_code).name,
         "high_watermark": one.high_watermark,
@@ -147,10 +147,10 @@ def _ask(cluster: Cluster, topic: str, node: int, version: int, given: dict[str,
     racks = {"own": f"rack{node}", "other": f"rack{OTHER[node]}"}
     values = {"offset": 0, **given}
     values["rack"] = racks.get(values.get("rack", ""), values.get("rack", ""))
-    answer = _answer(cluster.node(node).address, fetch(topic, **values), version)
-    if answer["preferred"] >= 0:
-        answer["preferred"] = "other" if answer["preferred"] == OTHER[node] else "self"
-    return answer
+    found = answer(cluster.node(node).address, fetch(topic, **values), version)
+    if found["preferred"] >= 0:
+        found["preferred"] = "other" if found["preferred"] == OTHER[node] else "self"
+    return found
 
 
 @pytest.mark.parametrize("name", FETCHES)
@@ -212,8 +212,8 @@ def test_a_partition_of_the_other_broker_is_answered_alike(cluster: Cluster, ver
     """NOT_LEADER_OR_FOLLOWER: the client's metadata is old."""
     ours, theirs = (cluster.node(number).address for number in (1, 2))
     for epoch in (-1, 0, 7) if version >= 9 else (-1,):
-        mine = _answer(ours, fetch("only-on-2", offset=0, epoch=epoch), version)
-        assert mine == _answer(theirs, fetch("only-on-1", offset=0, epoch=epoch), version)
+        mine = answer(ours, fetch("only-on-2", offset=0, epoch=epoch), version)
+        assert mine == answer(theirs, fetch("only-on-1", offset=0, epoch=epoch), version)
         assert mine["error"] == "NOT_LEADER_OR_FOLLOWER"
 
 
