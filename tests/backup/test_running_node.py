@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 TIMEOUT_S = 20.0
 
 
+@pytest.mark.soak
 def test_transactions_over_two_topics_are_restored_whole(tmp_path: Path) -> None:
     """Each transaction is in both topics or in neither, and the group's offset goes with them."""
     stop = threading.Event()

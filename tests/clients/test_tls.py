@@ -18,6 +18,7 @@ from ottla.clients.tls import client_context
 from ottla.config.client import AdminConfig
 from ottla.errors import KafkaError
 from tests.server.security.certificates import Authority
+from tests.soaks import with_soaks
 
 
 def context(**settings: Any) -> ssl.SSLContext:
@@ -68,7 +69,7 @@ def test_what_cannot_be_done_is_refused(settings: dict[str, str], words: str) ->
 STORES = ["jks", "pkcs12"]
 
 
-@pytest.mark.parametrize("kind", STORES)
+@pytest.mark.parametrize("kind", with_soaks(STORES))
 def test_a_store_of_keytool_is_read_without_its_type(tmp_path: Path, kind: str) -> None:
     """Kafka's default type is JKS, so that the settings of Java's clients do not name it."""
     store = tmp_path / "client.store"

@@ -16,6 +16,7 @@ import pytest
 
 from tests.coordinator.histories import GroupHistory, ShareHistory, TransactionHistory
 from tests.coordinator.recovered import check
+from tests.soaks import with_soaks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,14 +29,15 @@ CHECKS: Final = 4
 """Comparisons in a history, at random steps."""
 
 
+@pytest.mark.parametrize("seeds", with_soaks([range(3), range(3, HISTORIES)]))
 @pytest.mark.parametrize(
     ("kind", "compacts"), [(GroupHistory, True), (TransactionHistory, True), (ShareHistory, False)]
 )
 def test_a_loaded_coordinator_equals_the_live_one(
-    kind: Callable[[Random], History], *, compacts: bool
+    kind: Callable[[Random], History], seeds: range, *, compacts: bool
 ) -> None:
     """All that is replayed is a function of the log, whatever the cleaner and the loader skip."""
-    for seed in range(HISTORIES):
+    for seed in seeds:
         rng = Random(seed)
         history = kind(rng)
         moments = {STEPS - 1, *rng.sample(range(STEPS), CHECKS - 1)}

@@ -29,6 +29,7 @@ from ottla.purgatory.work import finish
 from ottla.timeline import LATEST_EPOCH, SnapshotRegistry
 from tests.coordinator.harness import MemoryLog, World, context, loop_of
 from tests.simulation.classic_group_clients import Client, History
+from tests.soaks import with_soaks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -215,7 +216,7 @@ def run(seed: int, events: int) -> Simulation:
     return simulation
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", with_soaks(SEEDS))
 def test_classic_groups(seed: int) -> None:
     """Safe under faults, live without them, and busy enough to mean something."""
     simulation = run(seed, EVENTS)

@@ -14,6 +14,7 @@ import pytest
 from ottla import NewTopic
 from ottla.errors import ErrorCode, KafkaError
 from ottla.testing.simulation import SimulatedCluster
+from tests.soaks import with_soaks
 from tests.waits import until
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def test_a_node_without_a_quorum_stops_after_the_time_of_an_election() -> None:
     cluster.run(work())
 
 
-@pytest.mark.parametrize("asked", [1, 2, 3])
+@pytest.mark.parametrize("asked", with_soaks([1, 2, 3]))
 def test_every_broker_forwards_to_the_active_controller(asked: int) -> None:
     """Creation, refusal and description are the same whichever broker a client asks."""
     cluster = SimulatedCluster(2)
@@ -79,7 +80,7 @@ def test_every_broker_forwards_to_the_active_controller(asked: int) -> None:
     cluster.run(work())
 
 
-@pytest.mark.parametrize("power", [False, True])
+@pytest.mark.parametrize("power", with_soaks([False, True]))
 def test_another_controller_takes_over(power: bool) -> None:  # noqa: FBT001 - parametrized
     """What was created before is there; a client that asks meanwhile waits for the next leader."""
     cluster = SimulatedCluster(3)
@@ -148,6 +149,7 @@ def test_controllers_and_brokers_are_nodes_of_their_own() -> None:
     cluster.run(work())
 
 
+@pytest.mark.soak
 def test_the_same_seed_gives_the_same_trace() -> None:
     """Also with three nodes."""
 
@@ -229,6 +231,7 @@ def digest_with_faults() -> str:
     return cluster.trace.digest()
 
 
+@pytest.mark.soak
 def test_the_same_faults_give_the_same_trace_whatever_the_order_of_sets() -> None:
     """In another process, texts have other hashes."""
     code = (

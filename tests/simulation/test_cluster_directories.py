@@ -20,6 +20,7 @@ from tests.simulation.test_cluster_replication import (
     _replica,
     _values,
 )
+from tests.soaks import with_soaks
 from tests.waits import until
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ async def _check_offline(cluster: SimulatedCluster, node: SimulatedNode) -> None
     assert other.log.failure is None
 
 
-@pytest.mark.parametrize("of_leader", [True, False])
+@pytest.mark.parametrize("of_leader", with_soaks([True, False]))
 def test_acknowledged_records_outlive_a_log_directory(of_leader: bool) -> None:  # noqa: FBT001 - parametrized
     """The node serves its other directory, also after a restart; healed, it comes back in sync."""
     cluster = SimulatedCluster(21, config={**SETTINGS, "log.dirs": f"/data,{SECOND}"})
@@ -141,6 +142,7 @@ def test_the_metadata_log_may_have_a_directory_of_its_own() -> None:
     cluster.run(work())
 
 
+@pytest.mark.soak
 def test_a_disk_that_hangs_stops_no_other_directory() -> None:
     """Flushes in the healthy directory end; the others take no workers from them."""
     config = {**SETTINGS, "log.dirs": f"/data,{SECOND}", "log.flush.interval.messages": "1"}

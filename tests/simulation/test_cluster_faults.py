@@ -133,6 +133,7 @@ def test_a_clock_that_jumps_moves_no_leader_and_no_session(step_ms: int) -> None
     cluster.run(work())
 
 
+@pytest.mark.soak
 def test_a_replica_that_was_away_longer_than_the_retention_starts_over() -> None:
     """Its whole log is older than the leader's first record; it is in sync again in the end."""
     kept = {

@@ -9,6 +9,7 @@ import pytest
 from ottla import NewTopic, TopicPartition
 from ottla.errors import ErrorCode
 from ottla.testing.simulation import SimulatedCluster
+from tests.soaks import with_soaks
 from tests.waits import until
 
 if TYPE_CHECKING:
@@ -48,7 +49,9 @@ async def _produce(cluster: SimulatedCluster, first: int, end: int, *, partition
         await producer.flush()
 
 
-@pytest.mark.parametrize(("rack", "readers"), [("rack3", {3}), ("rack1", {1}), ("else", {1})])
+@pytest.mark.parametrize(
+    ("rack", "readers"), with_soaks([("rack3", {3}), ("rack1", {1}), ("else", {1})])
+)
 def test_consumers_read_from_the_replica_in_their_rack(rack: str, readers: set[int]) -> None:
     """From the leader where no replica is in it; what is produced later comes from there too."""
     cluster = _cluster(1)
@@ -74,6 +77,7 @@ def test_consumers_read_from_the_replica_in_their_rack(rack: str, readers: set[i
     cluster.run(work())
 
 
+@pytest.mark.soak
 def test_a_fetch_that_waits_at_a_follower_ends_with_its_high_watermark() -> None:
     """Not with its time: the consumer would wait for it ten seconds."""
     cluster = _cluster(2)

@@ -9,6 +9,7 @@ import pytest
 
 from ottla.clients.admin.admin import AsyncAdmin
 from ottla.testing.simulation import SimulatedCluster
+from tests.soaks import with_soaks
 from tests.waits import until
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def _roles_of(cluster: SimulatedCluster) -> tuple[int, int, int]:
     return number, first, second
 
 
+@pytest.mark.soak
 def test_all_controllers_are_registered_and_described() -> None:
     """DescribeCluster of each controller lists them; nothing is registered again while they run."""
     cluster = SimulatedCluster(1)
@@ -88,7 +90,7 @@ def test_a_restarted_standby_controller_is_a_new_incarnation() -> None:
     cluster.run(work())
 
 
-@pytest.mark.parametrize("delay_ms", [5, 20, 50, 100, 200, 400])
+@pytest.mark.parametrize("delay_ms", with_soaks([5, 20, 50, 100, 200, 400]))
 def test_a_controller_registers_though_the_active_one_dies_meanwhile(delay_ms: int) -> None:
     """The next active controller is asked again, or has the record already."""
     cluster = SimulatedCluster(3)

@@ -28,6 +28,7 @@ def test_whole_clusters_survive_bad_days(seed: int) -> None:
         assert run.members.checks.changes > 20
 
 
+@pytest.mark.soak
 def test_a_cluster_survives_faults_that_last() -> None:
     """Among them a broker with empty disks; the cluster works again soon after each.
 

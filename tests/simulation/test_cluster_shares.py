@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import pytest
+
 from ottla import AcknowledgeType, ConfigResource, NewTopic, ResourceType
 from ottla.testing.simulation import SimulatedCluster
 from tests.simulation.cluster_seeds import run_seed
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 STATES = "__share_group_state"
 
 
+@pytest.mark.soak
 def test_members_of_a_share_group_end_every_record() -> None:
     """Leaders and share coordinators move; members come, go and hold records for too long.
 
@@ -111,6 +114,7 @@ def test_what_is_acknowledged_survives_leaders_and_share_coordinators() -> None:
     cluster.run(work())
 
 
+@pytest.mark.soak
 def test_what_could_not_be_stored_is_not_acknowledged() -> None:
     """A leader that reaches no share coordinator fails acknowledgements; the records come again."""
     settings = {

@@ -11,6 +11,7 @@ from ottla import NewTopic, TopicPartition
 from ottla.clients.admin.configs import ConfigResource, ResourceType
 from ottla.quota.replication import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 from ottla.testing.simulation import SimulatedCluster
+from tests.soaks import with_soaks
 from tests.waits import until
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def _counted(cluster: SimulatedCluster, leader: int, follower: int) -> None:
     assert replica.bytes_in == size
 
 
-@pytest.mark.parametrize("names", [LEADER, FOLLOWER], ids=["leader", "follower"])
+@pytest.mark.parametrize("names", with_soaks([LEADER, FOLLOWER]), ids=["leader", "follower"])
 def test_a_throttled_reassignment_takes_its_time(names: dict[str, str]) -> None:
     """600 KB at 50 KB/s; the first eleven seconds' worth comes at once, as in Kafka."""
     cluster = SimulatedCluster(1, config=SETTINGS)
@@ -120,7 +121,7 @@ def test_the_end_of_a_throttle_lets_replicas_go_on() -> None:
     cluster.run(work())
 
 
-@pytest.mark.parametrize("names", [LEADER, FOLLOWER], ids=["leader", "follower"])
+@pytest.mark.parametrize("names", with_soaks([LEADER, FOLLOWER]), ids=["leader", "follower"])
 def test_replicas_in_sync_are_not_throttled(names: dict[str, str]) -> None:
     """A limit of one byte a second delays no acknowledgement, and is measured."""
     cluster = SimulatedCluster(3, config=SETTINGS)

@@ -208,6 +208,7 @@ def test_a_follower_in_the_rack_of_a_consumer_reads_the_tier_for_it(isolation: s
     cluster.run(work())
 
 
+@pytest.mark.soak
 def test_a_copy_that_its_leader_does_not_end_is_deleted() -> None:
     """The next leader copies the segment again; the entry goes by its age."""
     cluster = TieredCluster(32)
@@ -237,6 +238,7 @@ def test_a_copy_that_its_leader_does_not_end_is_deleted() -> None:
     cluster.run(work())
 
 
+@pytest.mark.soak
 def test_leaders_of_logs_and_of_metadata_change_in_the_middle_of_copies() -> None:
     """Each copy is ended, or its leader deletes it; nothing is copied for ever."""
     cluster = TieredCluster(33)
@@ -267,6 +269,7 @@ def test_leaders_of_logs_and_of_metadata_change_in_the_middle_of_copies() -> Non
     cluster.run(work())
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("crash", [False, True])
 def test_a_new_replica_begins_behind_the_tier(crash: bool) -> None:  # noqa: FBT001 - parametrized
     """It knows starts, epochs and producers as the leader does; as leader it serves the tier."""
@@ -439,6 +442,7 @@ def test_a_call_that_ends_late_does_not_change_a_log_that_goes_on() -> None:
     cluster.run(work())
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("is_on", [False, True])
 def test_an_empty_follower_begins_after_the_tier(is_on: bool) -> None:  # noqa: FBT001 - parametrized
     """With KIP-1023; without it it copies all that the leader has on its disk."""
@@ -471,6 +475,7 @@ def test_an_empty_follower_begins_after_the_tier(is_on: bool) -> None:  # noqa: 
     cluster.run(work())
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("seed", [41, 42, 43])
 def test_a_tier_that_delays_and_fails_loses_nothing(seed: int) -> None:
     """All that was acknowledged is read back while calls fail and brokers die; nothing is left."""
@@ -506,6 +511,7 @@ def test_a_tier_that_delays_and_fails_loses_nothing(seed: int) -> None:
     cluster.run(work())
 
 
+@pytest.mark.soak
 def test_nothing_leaves_the_disks_while_the_tier_is_away() -> None:
     """All replicas keep all segments; what was not copied is copied when it is back."""
     cluster = TieredCluster(44)
@@ -529,6 +535,7 @@ def test_nothing_leaves_the_disks_while_the_tier_is_away() -> None:
     cluster.run(work())
 
 
+@pytest.mark.soak
 def test_a_deletion_that_its_leader_does_not_end_is_resumed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -611,6 +618,7 @@ def test_with_copies_disabled_the_tier_is_read_and_expires() -> None:
     cluster.run(work())
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("seed", [81, 82])
 def test_a_copy_whose_last_record_comes_late_is_kept(seed: int) -> None:
     """The record of its end times out and reaches the topic: the segment is not deleted."""
@@ -686,6 +694,7 @@ def test_a_start_answers_no_reset_before_it_knows_the_tier() -> None:
     cluster.run(work())
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("seed", [91, 92, 93])
 def test_a_copy_whose_last_record_is_not_committed_at_a_restart_is_kept(seed: int) -> None:
     """Its leader starts again and does not see the record yet: what it deletes is copied again."""

@@ -145,6 +145,7 @@ class ReplacedVoters:
                     missing -= {one.value for one in await consumer.poll(timeout=1.0)}
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("seed", [1, 2])
 def test_voters_that_lose_their_disks_join_again(seed: int) -> None:
     """Nothing acknowledged is lost, and three voters are there in the end."""

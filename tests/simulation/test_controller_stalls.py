@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from ottla.testing.simulation import SimulatedCluster
+from tests.soaks import with_soaks
 
 STALL_US = 30_000_000
 SESSION_S = 9
@@ -36,7 +37,7 @@ def _cluster(seed: int, nodes: int) -> SimulatedCluster:
     return SimulatedCluster(seed, nodes=nodes, roles=roles)
 
 
-@pytest.mark.parametrize("nodes", [1, 3])
+@pytest.mark.parametrize("nodes", with_soaks([1, 3]))
 def test_a_stall_of_the_controllers_disk_fences_no_broker(nodes: int) -> None:
     """Heartbeats arrive meanwhile; their answers wait for records before them."""
     cluster = _cluster(51, nodes)
@@ -52,7 +53,7 @@ def test_a_stall_of_the_controllers_disk_fences_no_broker(nodes: int) -> None:
     cluster.run(work())
 
 
-@pytest.mark.parametrize("nodes", [1, 3])
+@pytest.mark.parametrize("nodes", with_soaks([1, 3]))
 @pytest.mark.parametrize("pause_s", [SESSION_S - 1, SESSION_S + 1, 60])
 def test_a_pause_of_the_controllers_process_fences_no_broker(pause_s: int, nodes: int) -> None:
     """Heartbeats that waited in its sockets are read before a session ends."""

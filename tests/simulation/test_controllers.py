@@ -6,9 +6,10 @@ import pytest
 
 from tests.simulation.controllers import SimulatedControllers
 from tests.simulation.quorum_seeds import run_seed
+from tests.soaks import with_soaks
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", with_soaks(range(6)))
 def test_controllers_survive_bad_days(seed: int) -> None:
     """Every node has the same metadata at the same offset, and operations go on."""
     controllers = run_seed(seed, rounds=20, kind=SimulatedControllers)

@@ -8,18 +8,20 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.nodes import sweep
+from tests.soaks import with_soaks
 
 SEED = 0
 STRIDE = 47
 
 
+@pytest.mark.soak
 def test_a_kill_before_the_first_vote_is_stored_does_not_refuse_the_next_start() -> None:
     """The first records were appended while `quorum-state` was being written."""
     for operation in range(40, 54):
         sweep.crash_at(SEED, operation, power=False)
 
 
-@pytest.mark.parametrize("power", [True, False])
+@pytest.mark.parametrize("power", with_soaks([True, False]))
 def test_a_crash_at_a_file_operation_breaks_no_promise(power: bool) -> None:  # noqa: FBT001 - a parameter of the table
     """Formatting, starting, serving and stopping: after a restart everything promised is there."""
     count = sweep.operation_count(SEED)

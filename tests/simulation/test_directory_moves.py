@@ -25,6 +25,7 @@ from tests.simulation.test_cluster_replication import (
     _values,
 )
 from tests.simulation.test_stalls import FileCalls
+from tests.soaks import with_soaks
 from tests.waits import until
 
 if TYPE_CHECKING:
@@ -239,7 +240,7 @@ def test_a_disk_that_fails_ends_the_move(
         assert "a disk failed: [Errno 5] the disk fails" in line
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", with_soaks(range(8), count=2))
 def test_a_crash_during_a_move_loses_nothing(seed: int) -> None:
     """At a random moment of a move the only node dies; the next start continues or completes it."""
     cluster = SimulatedCluster(
@@ -296,6 +297,7 @@ async def _begin_slowly(cluster: SimulatedCluster, node: SimulatedNode) -> str:
     return target
 
 
+@pytest.mark.soak
 def test_a_throttle_holds_a_move_and_a_request_for_its_own_directory_ends_it() -> None:
     """Nothing is left of the copy; without the throttle the next move is complete at once."""
 
@@ -328,7 +330,7 @@ def test_a_topic_that_is_deleted_during_a_move() -> None:
     _simulate(work, 33)
 
 
-@pytest.mark.parametrize("is_source", [True, False])
+@pytest.mark.parametrize("is_source", with_soaks([True, False]))
 def test_a_directory_that_fails_during_a_move(is_source: bool) -> None:  # noqa: FBT001 - parametrized
     """The controller knows where the replica is; healed and restarted it is in sync again."""
 
@@ -356,6 +358,7 @@ def test_a_directory_that_fails_during_a_move(is_source: bool) -> None:  # noqa:
     _simulate(work, 34)
 
 
+@pytest.mark.soak
 def test_a_move_continues_after_a_clean_stop() -> None:
     """With what was copied; the throttle still holds it."""
 
@@ -427,6 +430,7 @@ def test_moves_that_are_refused() -> None:
     cluster.run(work())
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("of_leader", [True, False])
 def test_41_a_move_outlives_changes_of_the_leader(of_leader: bool) -> None:  # noqa: FBT001 - parametrized
     """KAFKA-16297: the copy of a replica that leads or follows by turns is exchanged, complete."""

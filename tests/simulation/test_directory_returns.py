@@ -33,6 +33,7 @@ from tests.simulation.test_cluster_replication import (
     _replica,
     _values,
 )
+from tests.soaks import with_soaks
 from tests.waits import until
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ CELLS = [
 ]
 
 
-@pytest.mark.parametrize(("operation", "number"), CELLS)
+@pytest.mark.parametrize(("operation", "number"), with_soaks(CELLS, count=2))
 def test_each_fault_of_each_operation(operation: str, number: int) -> None:
     """The directory goes offline, the other one serves on, and it returns without a restart."""
     config = {
@@ -135,6 +136,7 @@ def _fail_at_random(disk: SimulatedDisk, rng: Random, kinds: list[str]) -> None:
     )
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("seed", range(6))
 def test_nothing_acknowledged_is_lost_while_directories_fail_and_return(seed: int) -> None:
     """At most one replica of the partition is out of sync at a time, and no node is restarted."""
@@ -176,7 +178,7 @@ def test_nothing_acknowledged_is_lost_while_directories_fail_and_return(seed: in
     cluster.run(work())
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", with_soaks(range(4)))
 def test_several_directories_fail_at_once_and_nodes_are_killed(seed: int) -> None:
     """No disk loses a byte that it took: then nothing acknowledged is lost, whatever fails."""
     rng = Random(seed)
@@ -240,7 +242,7 @@ async def _send(cluster: SimulatedCluster, numbers: range) -> None:
         await producer.flush()
 
 
-@pytest.mark.parametrize("of_leader", [True, False])
+@pytest.mark.parametrize("of_leader", with_soaks([True, False]))
 def test_a_directory_returns_without_a_restart(of_leader: bool) -> None:  # noqa: FBT001 - parametrized
     """Its disk works again: its replica catches up, is in sync, and leads again."""
     cluster = SimulatedCluster(31, config=RETURNING)

@@ -158,6 +158,7 @@ def test_every_sync_of_the_source_is_in_the_tables() -> None:
     assert _places_that_sync() == in_tables
 
 
+@pytest.mark.soak
 def test_every_sync_of_a_workload_is_in_the_tables() -> None:
     """Each place by its function and line, of which a function may have several."""
     found = sweep.sync_places(3)

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from ottla.testing.simulation import SimulatedCluster
+from tests.soaks import with_soaks
 from tests.waits import until
 
 ELECTION_TIMEOUT_US = 1_000_000
@@ -18,7 +19,7 @@ async def _until_active(cluster: SimulatedCluster, *but: int) -> None:
     await until(lambda: cluster.active_controller not in others, 30, 0.001)
 
 
-@pytest.mark.parametrize("seed", [100, 157, 160, 201])
+@pytest.mark.parametrize("seed", with_soaks([100, 157, 160, 201]))
 def test_a_stopped_controller_hands_over_at_once(seed: int) -> None:
     """The second follower knows of it, whatever the leader has answered before."""
     cluster = SimulatedCluster(seed)
@@ -38,6 +39,7 @@ def test_a_stopped_controller_hands_over_at_once(seed: int) -> None:
     cluster.run(work())
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("seed", [0, 1, 3])
 def test_a_stopped_controller_hands_over_to_a_voter_that_is_there(seed: int) -> None:
     """Its first successor is not the one that is down, and the other is not told later for it."""

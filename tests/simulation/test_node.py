@@ -19,6 +19,7 @@ from ottla.testing.simulation import SimulatedNode
 from tests.simulation.nodes.compaction import CompactionWorkload
 from tests.simulation.nodes.retention import RetentionWorkload
 from tests.simulation.nodes.workload import Workload
+from tests.soaks import with_soaks
 
 if TYPE_CHECKING:
     from ottla.clients.producer.producer import AsyncProducer
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 SEEDS = int(os.environ.get("OTTLA_SIMULATION_SEEDS", "8"))
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", with_soaks(range(4)))
 def test_a_node_survives_kills_and_power_cuts_at_any_file_operation(block: int) -> None:
     """Every seed keeps every promise: records, offsets, commits, topics, settings."""
     crashes = sum(Workload(seed).run().crash_count for seed in range(block, SEEDS, 4))
@@ -40,6 +41,7 @@ def digests() -> str:
     return run.simulation.trace.digest() + expiring.simulation.trace.digest()
 
 
+@pytest.mark.soak
 def test_the_same_seed_has_the_same_events_whatever_the_hash_seed() -> None:
     """Another process with another PYTHONHASHSEED agrees on every event of a run with crashes."""
     own_seed = os.environ.get("PYTHONHASHSEED")
@@ -55,6 +57,7 @@ def test_the_same_seed_has_the_same_events_whatever_the_hash_seed() -> None:
     assert len(there) == 64
 
 
+@pytest.mark.soak
 def test_rotten_bits_and_slow_reads_break_no_promise() -> None:
     """A damaged partition serves right records or an error, and the others all of theirs."""
     rotten = sum(
@@ -63,6 +66,7 @@ def test_rotten_bits_and_slow_reads_break_no_promise() -> None:
     assert rotten > 5
 
 
+@pytest.mark.soak
 def test_rotten_bits_in_the_nodes_own_files_are_refused_or_harm_no_other() -> None:
     """Metadata log, snapshots, consumer offsets: the start is refused, or the others are served."""
     counts: Counter[str] = Counter()
@@ -72,6 +76,7 @@ def test_rotten_bits_in_the_nodes_own_files_are_refused_or_harm_no_other() -> No
     assert min(counts[kind] for kind in ("metadata log, refused", "snapshot, started", "offsets"))
 
 
+@pytest.mark.soak
 def test_retention_removes_what_is_due_and_nothing_else() -> None:
     """By time and by size, over crashes; rotten timestamps harm their own partition only."""
     runs = [RetentionWorkload(seed).run() for seed in range(3)]
@@ -79,6 +84,7 @@ def test_retention_removes_what_is_due_and_nothing_else() -> None:
     assert sum(run.expired_count for run in runs) > 100
 
 
+@pytest.mark.soak
 def test_compaction_keeps_the_last_record_of_each_key() -> None:
     """Over stops, kills and power cuts; tombstones stay for their time, and old values go."""
     runs = [CompactionWorkload(seed).run() for seed in range(4)]

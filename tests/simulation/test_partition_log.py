@@ -31,6 +31,7 @@ from ottla.storage.log_set.retention_check import RetentionCheck
 from ottla.storage.producers.update import read_marker
 from ottla.testing.disk import SimulatedCrash, SimulatedDisk
 from ottla.types import TopicPartition, Uuid
+from tests.soaks import with_soaks
 from tests.storage.sets import finish
 
 if TYPE_CHECKING:
@@ -525,7 +526,7 @@ class _Run:
         self.epoch = max(self.epoch, self.log.latest_epoch)
 
 
-@pytest.mark.parametrize("block", range(10))
+@pytest.mark.parametrize("block", with_soaks(range(10), count=2))
 def test_random_workloads_survive_crashes_and_errors(block: int) -> None:
     """Random operations with random crashes and disk errors keep every invariant."""
     for seed in range(block, SEEDS, 10):
@@ -571,6 +572,7 @@ def test_a_crash_at_every_single_call() -> None:
             run.crash(power=True)
 
 
+@pytest.mark.soak
 def test_an_error_at_every_single_call() -> None:
     """One workload, with EIO at each of its disk calls in turn, never acknowledges a lost batch."""
     calls = _calls_of_workload()

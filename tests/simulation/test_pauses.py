@@ -154,6 +154,7 @@ def test_a_setting_of_brokers_changes_some_logs_in_a_turn(monkeypatch: pytest.Mo
     cluster.run(work())
 
 
+@pytest.mark.soak
 def test_lagging_followers_are_checked_some_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """A follower of all partitions that stops leaves the ISR of each."""
     cluster = SimulatedCluster(34, config={"replica.lag.time.max.ms": "2000"})

@@ -12,9 +12,10 @@ from ottla.raft.requests import RemoveVoter, Request, Vote
 from ottla.raft.roles import Follower
 from tests.simulation.quorum import SimulatedMember, SimulatedQuorum
 from tests.simulation.quorum_seeds import run_seed
+from tests.soaks import with_soaks
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", with_soaks(range(8), count=2))
 def test_a_quorum_survives_bad_days(seed: int) -> None:
     """No invariant breaks, and the quorum serves when the faults end."""
     run_seed(seed)

@@ -6,9 +6,10 @@ import pytest
 
 from tests.simulation.replica_seeds import run_seed
 from tests.simulation.replicas import SimulatedReplicas
+from tests.soaks import with_soaks
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", with_soaks(range(6), count=2))
 def test_replicas_survive_bad_days(seed: int) -> None:
     """Nothing acknowledged is lost or reordered, and the partition serves when the faults end."""
     cluster = run_seed(seed, rounds=25)

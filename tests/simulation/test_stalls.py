@@ -426,6 +426,7 @@ def test_a_voter_answers_while_it_loads_a_snapshot(monkeypatch: pytest.MonkeyPat
     cluster.run(work())
 
 
+@pytest.mark.soak
 def test_a_voter_answers_while_it_loads_the_snapshot_of_its_own_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

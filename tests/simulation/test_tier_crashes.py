@@ -15,6 +15,7 @@ from ottla import TopicPartition
 from ottla.server.remote import log_manager
 from ottla.testing.disk import Fault
 from tests.simulation.test_cluster_tiers import TieredCluster
+from tests.soaks import with_soaks
 from tests.waits import until
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ async def _check(cluster: TieredCluster) -> None:
 
 
 @pytest.mark.parametrize("deletes", [False, True])
-@pytest.mark.parametrize("power", [False, True])
+@pytest.mark.parametrize("power", with_soaks([False, True]))
 def test_a_crash_at_an_operation_of_a_tiered_log(
     power: bool,  # noqa: FBT001 - parametrized
     deletes: bool,  # noqa: FBT001 - parametrized

@@ -208,6 +208,7 @@ def test_replicas_agree_after_many_unclean_elections(seed: int) -> None:
     assert run.unclean_elections, "no election was unclean"
 
 
+@pytest.mark.soak
 def test_replicas_agree_after_unclean_elections() -> None:
     """The same with fewer of them."""
     run = UncleanRun(6, rounds=2)

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
+from tests.soaks import with_soaks
+
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
@@ -162,13 +164,15 @@ def test_a_worker_without_a_daemon_is_forked(forks: ForkServer) -> None:
 
 @pytest.mark.parametrize(
     "variables",
-    [
-        {"PYTHONHASHSEED": "7"},
-        {"OMP_NUM_THREADS": "5"},
-        {"OPENBLAS_NUM_THREADS": "3"},
-        {"PYTHONOPTIMIZE": "1"},
-        {"PYSPARK_ENABLE_NAMEDTUPLE_PATCH": "1"},
-    ],
+    with_soaks(
+        [
+            {"PYTHONHASHSEED": "7"},
+            {"OMP_NUM_THREADS": "5"},
+            {"OPENBLAS_NUM_THREADS": "3"},
+            {"PYTHONOPTIMIZE": "1"},
+            {"PYSPARK_ENABLE_NAMEDTUPLE_PATCH": "1"},
+        ]
+    ),
 )
 def test_what_python_has_read_at_its_start_is_not_changed(
     forks: ForkServer, variables: dict[str, str]

@@ -93,6 +93,7 @@ def test_the_schema() -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.soak
 def test_a_frame(spark: SparkSession, data: Path) -> None:
     """Spark's own conditions and aggregates over the rows."""
     frame = (

@@ -9,6 +9,8 @@ import asyncio
 import os
 import re
 
+import pytest
+
 from ottla.clients.admin.topics import NewTopic
 from ottla.storage.directories.partition_dir_names import (
     future_partition_of,
@@ -128,6 +130,7 @@ async def _live(cluster: SimulatedCluster) -> None:
     await cluster.stop()
 
 
+@pytest.mark.soak
 def test_nodes_have_no_file_that_the_table_does_not_know() -> None:
     """Transactions, compaction, snapshots, a move, a power cut, deletion, clean stops."""
     cluster = SimulatedCluster(7, nodes=2, config=SETTINGS)

@@ -22,6 +22,7 @@ from ottla.replication.log_copy import append_copied
 from ottla.storage.batches import leading_batches_size
 from ottla.storage.log.config import LogConfig
 from ottla.testing.disk import SimulatedDisk
+from tests.soaks import with_soaks
 from tests.storage.histories import (
     HistoryWriter,
     Model,
@@ -224,7 +225,7 @@ def check_copy(rng: Random, source: Replica) -> None:
     copy.check()
 
 
-@pytest.mark.parametrize("group", range(GROUPS))
+@pytest.mark.parametrize("group", with_soaks(range(GROUPS), count=2))
 def test_a_log_says_what_its_batches_say(group: int) -> None:
     """Random histories with restarts, crashes, truncations and copies at random points."""
     for seed in range(group, HISTORIES, GROUPS):

@@ -22,6 +22,7 @@ from ottla.replication.log_copy import append_copied
 from ottla.storage.log import writes
 from ottla.storage.log.config import LogConfig
 from ottla.storage.producers.append import EndTransactionMarker
+from tests.soaks import with_soaks
 from tests.storage.logs import NOW_MS, content, flush, new_log
 
 if TYPE_CHECKING:
@@ -219,7 +220,7 @@ def _follow(rng: Random, leader: PartitionLog, config: LogConfig, seed: int) -> 
     assert _bytes(quick) == _bytes(careful) == _bytes(leader), seed
 
 
-@pytest.mark.parametrize("group", range(4))
+@pytest.mark.parametrize("group", with_soaks(range(4)))
 def test_both_ways_give_the_same(group: int) -> None:
     """Random histories of a leader and two followers."""
     for seed in range(group, HISTORIES, 4):

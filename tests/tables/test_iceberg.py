@@ -239,6 +239,7 @@ for done in TableSync(catalog, options).run():
 """
 
 
+@pytest.mark.soak
 def test_a_killed_sync_is_continued(lake: Lake) -> None:
     """By kill -9 at several moments of its commits: no record is missing, none is there twice."""
     lake.topic.add(190)

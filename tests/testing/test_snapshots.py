@@ -9,6 +9,7 @@ import pytest
 
 from ottla.errors import KafkaError
 from ottla.testing import ClusterError
+from tests.soaks import with_soaks
 
 if TYPE_CHECKING:
     from ottla.testing import Kafka, KafkaFactory
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 WITHIN_S = 10.0
 
 
-@pytest.mark.parametrize("nodes", [1, 3])
+@pytest.mark.parametrize("nodes", with_soaks([1, 3]))
 def test_a_restored_cluster_is_that_of_the_snapshot(
     kafka_cluster: KafkaFactory, nodes: int
 ) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.soaks import with_soaks
 from tests.verification.damages import appended_records, disk_with, find, sample, serve, try_damage
 
 DAMAGES = 240
-"""Every kind of file about fifteen times."""
+"""Every kind of file about fifteen times; in a unit run, about four."""
 
 
 def test_a_stopped_node_has_no_finding() -> None:
@@ -16,11 +17,12 @@ def test_a_stopped_node_has_no_finding() -> None:
 
 
 @pytest.mark.usefixtures("caplog")
-def test_each_damage_is_found_or_harmless() -> None:
+@pytest.mark.parametrize("damages", with_soaks([range(60), range(60, DAMAGES)]))
+def test_each_damage_is_found_or_harmless(damages: range) -> None:
     """None is served as data."""
     files = sample()
     right, appended = serve(disk_with(files)), appended_records(files)
-    for seed in range(DAMAGES):
+    for seed in damages:
         outcome = try_damage(files, right, appended, seed)
         assert outcome.is_found or outcome.is_harmless, f"seed {seed}: {outcome.text}"
         assert not outcome.is_served, f"seed {seed}: {outcome.text}"

@@ -26,6 +26,7 @@ from ottla.quickstart.summary import (
     partial_weeks,
     worst_week,
 )
+from tests.soaks import with_soaks
 from tests.waits import WAIT_S, wait_for
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ def test_the_demo_is_the_first_half(tmp_path: Path) -> None:
     assert "1,000 flights read back" in out
 
 
+@pytest.mark.soak
 def test_a_kept_directory_may_be_used_again(tmp_path: Path) -> None:
     """--data-dir keeps the data, and a second run on them works."""
     for _ in range(2):
@@ -101,7 +103,7 @@ def test_a_failure_is_one_line(tmp_path: Path) -> None:
     assert left_behind(tmp_path) == []
 
 
-@pytest.mark.parametrize("after_seconds", [0.35, 0.5, 0.7, 0.9])
+@pytest.mark.parametrize("after_seconds", with_soaks([0.35, 0.5, 0.7, 0.9], count=2))
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_ends_cleanly_at_any_point(
     tmp_path: Path, after_seconds: float, number: signal.Signals

@@ -218,6 +218,7 @@ async def _committed(node: SimulatedNode) -> int:
     return 0 if found is None else found.offset
 
 
+@pytest.mark.soak
 def test_a_loop_processes_each_record_once() -> None:
     """Errors of the block, outages during the commit: `process` continues where it must."""
     count, pending = 30, 0

@@ -10,6 +10,7 @@ from ottla.errors import ErrorCode
 from ottla.protocol.apis.produce import ProduceRequest
 from tests.clients.producer.test_producer import T0, Rig, _refuse
 from tests.clients.simulated import LOSE_ANSWER, LOSE_REQUEST, NEVER_ANSWER
+from tests.soaks import with_soaks
 
 LARGEST = 0x7FFF_FFFF
 
@@ -152,9 +153,10 @@ def test_batches_cut_twice_stay_in_order_without_sequences() -> None:
         assert [one.metadata.offset for one in deliveries] == list(range(40))
 
 
-def test_many_random_losses_with_short_lives_never_double_nor_reorder() -> None:
+@pytest.mark.parametrize("seeds", with_soaks([range(10), range(10, 70)]))
+def test_many_random_losses_with_short_lives_never_double_nor_reorder(seeds: range) -> None:
     """Seeds: what was acknowledged is there, nothing is twice, and the order is as sent."""
-    for seed in range(70):
+    for seed in seeds:
         rng = random.Random(seed)
         rig = _patient_rig(delivery_timeout_ms=1100)
         kinds: list[object] = [None, None, LOSE_REQUEST, LOSE_ANSWER, NEVER_ANSWER]

@@ -32,6 +32,7 @@ from ottla.replication.share.states import (
 from ottla.storage.indexes.transaction_index import AbortedTransaction
 from ottla.types import AcknowledgeType, TopicPartition, Uuid
 from tests.coordinator.harness import VirtualClock
+from tests.soaks import with_soaks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -305,7 +306,7 @@ class History:
         assert self.has_lost_records or visible <= self.ended
 
 
-@pytest.mark.parametrize("first", range(0, 400, 100))
+@pytest.mark.parametrize("first", with_soaks(range(0, 400, 100)))
 def test_a_share_partition_always_moves(first: int) -> None:
     """Locks, limits, lost writes, aborts, compaction, deletion, new leaders, lost ends of logs."""
     for seed in range(first, first + 100):

@@ -148,6 +148,7 @@ def _encoded(message: Any) -> list[Any]:
     return out
 
 
+@pytest.mark.soak
 def test_without_a_majority_a_request_is_given_up_in_time() -> None:
     """The client is answered REQUEST_TIMED_OUT; the node serves on."""
     cluster = SimulatedCluster(3)

@@ -21,6 +21,7 @@ def kill_loop() -> Any:
     return module
 
 
+@pytest.mark.soak
 def test_nothing_acknowledged_is_lost_when_the_process_is_killed(tmp_path: Path) -> None:
     """Records keep their places, none is there twice, no gap, no commit goes back."""
     pytest.importorskip("confluent_kafka")

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ottla.protocol.schema import Request
     from ottla.server.node.node import Node
 
+pytestmark = pytest.mark.soak
 TOPIC: Final = "many"
 COUNT: Final = 10_000 if os.environ.get("OTTLA_TEST_LARGEST") else 2_000
 FETCH_VERSION, PRODUCE_VERSION = 12, 12

@@ -29,6 +29,7 @@ from ottla.testing.cluster import Cluster
 from ottla.types import TopicPartition
 from tests.controller.harness import topic
 from tests.server.requests.untrusted_clients import Peer, create_topic, produce
+from tests.soaks import with_soaks
 from tests.waits import wait_for
 
 if TYPE_CHECKING:
@@ -293,7 +294,7 @@ class Process:
         return self.popen.returncode, errors
 
 
-@pytest.mark.parametrize("delay_s", [0.05, 0.3, 0.6, 0.9])
+@pytest.mark.parametrize("delay_s", with_soaks([0.05, 0.3, 0.6, 0.9]))
 def test_sigterm_while_starting(tmp_path: Path, delay_s: float) -> None:
     """Whenever it comes: no traceback, and the next start works on what is there."""
     process = Process(tmp_path)

@@ -9,6 +9,8 @@ import tracemalloc
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from ottla import Admin
 from ottla.clients.admin.quotas import QuotaChange
 from ottla.protocol import frames
@@ -96,6 +98,7 @@ def kept(cluster: Cluster) -> list[Kept]:
     return cluster.run(lambda node: node.broker.ledger.kept())
 
 
+@pytest.mark.soak
 def test_what_clients_leave_behind_is_bounded() -> None:
     """Each API, by a user without a right: memory after the clients have left, and the ledger."""
     with Cluster(config=SECURED) as cluster:

@@ -30,6 +30,7 @@ SECURED = {
 }
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("rights", ["all", "none"])
 def test_no_turn_is_long(rights: str) -> None:
     """Each array of each request, on both kinds of listeners; to a client without rights, too."""

@@ -24,6 +24,7 @@ from tests.security.provider import CLIENT_ID, CLIENT_SECRET, running_provider
 from tests.server.requests.untrusted_clients import Peer
 from tests.server.security.certificates import Authority
 from tests.server.security.test_token_logins import URLS
+from tests.soaks import with_soaks
 from tests.waits import WAIT_S, wait_for
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def settings(protocol: str) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("protocol", ["SASL_SSL", "SSL", "SASL_PLAINTEXT"])
+@pytest.mark.parametrize("protocol", with_soaks(["SASL_SSL", "SSL", "SASL_PLAINTEXT"]))
 def test_three_nodes_replicate(protocol: str, tmp_path: Path) -> None:
     """Records with acks=all reach all replicas; a client's request is forwarded with its rights."""
     given = settings(protocol) | {"super.users": "User:node;User:alice"}

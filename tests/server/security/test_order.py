@@ -37,6 +37,7 @@ from tests.server.security.walked_requests import (
     existing,
     walk,
 )
+from tests.soaks import with_soaks
 from tests.waits import wait_for
 
 if TYPE_CHECKING:
@@ -304,7 +305,7 @@ def test_nothing_is_done_or_told_before_the_right(
     assert not problems
 
 
-@pytest.mark.parametrize("listener", ["broker", "controller"])
+@pytest.mark.parametrize("listener", with_soaks(["controller", "broker"]))
 def test_work_for_a_denied_request_is_bounded_by_its_size(target: Target, listener: str) -> None:
     """Calls are counted, so that a busy machine changes nothing."""
     for named in (target.there, target.there._replace(elements=100)):

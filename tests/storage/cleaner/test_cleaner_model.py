@@ -22,6 +22,7 @@ from ottla.storage.cleaner import cleaner, key_scan, offset_map
 from ottla.storage.cleaner.cleaner import CleanerLimits
 from ottla.testing.disk import SimulatedDisk
 from tests.records.plain import PLAIN_SCAN
+from tests.soaks import with_soaks
 from tests.storage.cleaner.cleaning import COMPACT, CleanerBed, batches_of, last_records, records_of
 from tests.storage.logs import NOW_MS
 from tests.storage.sets import A, make, open_set
@@ -243,7 +244,10 @@ def check_producers(disk: SimulatedDisk, script: Script) -> None:
 
 @pytest.mark.parametrize(
     ("seed", "scan"),
-    [*((seed, key_scan) for seed in range(12)), *((seed, PLAIN) for seed in range(12, 15))],
+    [
+        *with_soaks([(seed, key_scan) for seed in range(12)], count=2),
+        *with_soaks((seed, PLAIN) for seed in range(12, 15)),
+    ],
 )
 def test_random_logs_against_a_list(seed: int, scan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """What must stay stays, what must go goes, and producers keep their sequences."""

@@ -180,6 +180,7 @@ def test_without_the_client_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
         storage_of({"url": "memory:///"})
 
 
+@pytest.mark.soak
 def test_many_workers_share_a_store(address: str, tmp_path: Path) -> None:
     """A process that copies and reads from threads ends with code 0."""
     program = tmp_path / "program.py"
