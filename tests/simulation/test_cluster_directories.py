@@ -111,6 +111,7 @@ def test_acknowledged_records_outlive_a_log_directory(of_leader: bool) -> None: 
     cluster.run(work())
 
 
+@pytest.mark.soak
 def test_the_metadata_log_may_have_a_directory_of_its_own() -> None:
     """It holds no partitions; one that fails among log.dirs stops no node."""
     config = {**SETTINGS, "log.dirs": f"/data,{SECOND}", "metadata.log.dir": "/metadata"}

@@ -138,6 +138,7 @@ def test_a_partition_of_other_brokers_is_led_elsewhere() -> None:
     cluster.run(work())
 
 
+@pytest.mark.soak
 def test_a_follower_wakes_the_fetch_of_a_partition_that_was_idle() -> None:
     """Two partitions in one session: one gets records, one has had none for long."""
     cluster = _cluster(5)

@@ -117,6 +117,7 @@ def test_a_controller_registers_though_the_active_one_dies_meanwhile(delay_ms: i
     cluster.run(work())
 
 
+@pytest.mark.soak
 def test_a_node_that_is_only_a_broker_registers_no_controller() -> None:
     """Nor does it list controllers: only their listeners do."""
     cluster = SimulatedCluster(4, roles={1: "controller", 3: "broker"})

@@ -88,6 +88,7 @@ def test_acknowledged_records_outlive_their_leader(power: bool) -> None:  # noqa
     cluster.run(work())
 
 
+@pytest.mark.soak
 def test_a_replica_moves_to_another_broker() -> None:
     """A reassignment copies the log to the new replica and removes it where it was."""
     cluster = SimulatedCluster(5, nodes=4, config=SETTINGS)
@@ -120,6 +121,7 @@ def test_a_replica_moves_to_another_broker() -> None:
     cluster.run(work())
 
 
+@pytest.mark.soak
 def test_a_rolling_restart_fails_no_request() -> None:
     """Each node stops and starts in turn; a producer and an admin client with default settings."""
     cluster = SimulatedCluster(12, config=SETTINGS)
@@ -156,6 +158,7 @@ def test_a_rolling_restart_fails_no_request() -> None:
     cluster.run(work())
 
 
+@pytest.mark.soak
 def test_idle_partitions_are_not_read() -> None:
     """Neither empty ones nor those with records of an older epoch than their leader's."""
     cluster = SimulatedCluster(14, config=SETTINGS)

@@ -101,6 +101,7 @@ def test_a_throttled_reassignment_takes_its_time(names: dict[str, str]) -> None:
     cluster.run(work())
 
 
+@pytest.mark.soak
 def test_the_end_of_a_throttle_lets_replicas_go_on() -> None:
     """At one byte a second the move would never end."""
     cluster = SimulatedCluster(2, config=SETTINGS)

@@ -19,6 +19,7 @@ from ottla.storage.producers.snapshot import encode_snapshot
 from ottla.storage.remote.segment import SegmentState
 from ottla.testing.simulation import SimulatedCluster
 from tests.simulation.simulated_tier import SETTINGS, TIERED, Store
+from tests.soaks import with_soaks
 from tests.waits import until
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ def test_every_leader_copies_and_every_follower_knows() -> None:
     cluster.run(work())
 
 
-@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+@pytest.mark.parametrize("isolation", with_soaks(["read_uncommitted", "read_committed"]))
 def test_a_follower_in_the_rack_of_a_consumer_reads_the_tier_for_it(isolation: str) -> None:
     """The leader, of another rack, only says where: none of the tier's bytes pass through it."""
     cluster = TieredCluster(38)
@@ -351,6 +352,7 @@ def test_a_controller_resigns_before_its_stop_waits_for_the_tier() -> None:
     cluster.run(work())
 
 
+@pytest.mark.soak
 def test_a_segment_whose_copy_is_being_confirmed_counts_once() -> None:
     """Its record is read back before it is durable; by retention.bytes none has expired then."""
     cluster = TieredCluster(37)
@@ -392,6 +394,7 @@ def test_a_segment_whose_copy_is_being_confirmed_counts_once() -> None:
     cluster.run(work())
 
 
+@pytest.mark.soak
 def test_a_call_that_ends_late_does_not_change_a_log_that_goes_on() -> None:
     """A follower has got the state by another call, and has new epochs, when the first one ends."""
     cluster = TieredCluster(36)

@@ -17,6 +17,7 @@ def test_controllers_survive_bad_days(seed: int) -> None:
     assert controllers.successes > 5
 
 
+@pytest.mark.soak
 def test_a_seed_gives_the_same_trace() -> None:
     """Nothing but the seed decides what happens."""
     first = run_seed(2, rounds=10, kind=SimulatedControllers)

@@ -278,6 +278,7 @@ def test_a_directory_returns_without_a_restart(of_leader: bool) -> None:  # noqa
     cluster.run(work())
 
 
+@pytest.mark.soak
 def test_a_topic_deleted_while_its_log_is_read_can_be_made_again() -> None:
     """The log is set aside, as if the topic had been deleted before: it belongs to no partition."""
     cluster = SimulatedCluster(31, config=RETURNING)
@@ -352,6 +353,7 @@ def test_a_report_that_arrives_after_the_return_is_corrected() -> None:
     cluster.run(work())
 
 
+@pytest.mark.soak
 def test_a_return_that_ends_with_an_error_is_tried_again() -> None:
     """Another directory fails while a future log there is promoted: this one is not left behind."""
     cluster = SimulatedCluster(31, config=RETURNING)

@@ -559,6 +559,7 @@ def _calls_of_workload() -> int:
     return run.disk.calls
 
 
+@pytest.mark.soak
 def test_a_crash_at_every_single_call() -> None:
     """One workload, cut off at each of its disk calls in turn, recovers every time."""
     calls = _calls_of_workload()

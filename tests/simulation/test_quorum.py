@@ -21,6 +21,7 @@ def test_a_quorum_survives_bad_days(seed: int) -> None:
     run_seed(seed)
 
 
+@pytest.mark.soak
 def test_a_seed_gives_the_same_trace() -> None:
     """Nothing but the seed decides what happens."""
     first, second = run_seed(3, rounds=10), run_seed(3, rounds=10)

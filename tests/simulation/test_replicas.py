@@ -16,6 +16,7 @@ def test_replicas_survive_bad_days(seed: int) -> None:
     assert cluster.checks.acknowledged, "producers were acknowledged"
 
 
+@pytest.mark.soak
 def test_a_seed_gives_the_same_trace() -> None:
     """Nothing but the seed decides what happens."""
     first, second = run_seed(3, rounds=8), run_seed(3, rounds=8)

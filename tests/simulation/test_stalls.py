@@ -140,6 +140,7 @@ class Answers:
         return self.count > 0 and longest_us < FETCH_TIMEOUT_S / 2 * 1e6
 
 
+@pytest.mark.soak
 def test_a_voter_answers_while_its_logs_are_truncated(monkeypatch: pytest.MonkeyPatch) -> None:
     """All of a leader's logs are cut below their stored recovery points; no flush is waited for."""
     cluster = SimulatedCluster(21, config=FLUSHES)
@@ -226,6 +227,7 @@ def _standby(cluster: SimulatedCluster) -> int:
     return next(number for number in (1, 2, 3) if cluster[number] is not active)
 
 
+@pytest.mark.soak
 def test_a_voter_answers_while_its_logs_are_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker loads them, which takes ten seconds here; the quorum goes on with it."""
     cluster = SimulatedCluster(23)

@@ -131,7 +131,7 @@ async def _check(cluster: TieredCluster) -> None:
     assert found == [(number, b"%d" % number) for number in range(start, RECORDS)]
 
 
-@pytest.mark.parametrize("deletes", [False, True])
+@pytest.mark.parametrize("deletes", with_soaks([True, False]))
 @pytest.mark.parametrize("power", with_soaks([False, True]))
 def test_a_crash_at_an_operation_of_a_tiered_log(
     power: bool,  # noqa: FBT001 - parametrized
