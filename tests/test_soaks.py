@@ -31,7 +31,7 @@ def test_each_test_is_run_by_one_script(marks: tuple[str, ...]) -> None:
 
 
 def test_continuous_integration_runs_the_soaks() -> None:
-    """Beside the seeds of the simulations."""
+    """With the seeds of the simulations."""
     assert "\nscripts/simulate --soaks\n" in (ROOT / ".ci" / "simulations").read_text()
 
 
