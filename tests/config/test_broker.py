@@ -11,6 +11,7 @@ from ottla.config.broker import (
     parse_broker_config,
 )
 from ottla.config.broker.unsupported import unsupported_settings
+from ottla.config.client import ConsumerConfig, ProducerConfig
 from ottla.config.problems import ConfigErrors
 
 NODE = {
@@ -155,6 +156,25 @@ def test_settings_of_remote_metadata_come_after_their_prefix() -> None:
     }
     config = parse_broker_config({**NODE, **given})
     assert config.remote_metadata.remote_log_metadata_topic_num_partitions == 5
+
+
+def test_settings_of_remote_metadatas_clients_are_a_clients_own_over_those_of_all() -> None:
+    """Only such names and the topic's own are known after the prefix."""
+    prefix = "rlmm.config.remote.log.metadata."
+    given = {
+        f"{prefix}common.client.retry.backoff.ms": "10",
+        f"{prefix}common.client.fetch.max.bytes": "7",
+        f"{prefix}consumer.retry.backoff.ms": "20",
+        f"{prefix}topic.num.partitons": "5",
+    }
+    config = parse_broker_config({**NODE, **given})
+    consumer = config.remote_metadata_client(ConsumerConfig, "consumer")
+    producer = config.remote_metadata_client(ProducerConfig, "producer")
+    assert (producer.retry_backoff_ms, consumer.retry_backoff_ms) == (10, 20)
+    assert consumer.fetch_max_bytes == 7
+    (misspelt,) = config.unknown_settings
+    assert misspelt.name == f"{prefix}topic.num.partitons"
+    assert "did you mean rlmm.config.remote.log.metadata.topic.num.partitions?" in misspelt.message
 
 
 def test_a_single_node_needs_no_unsupported_feature() -> None:

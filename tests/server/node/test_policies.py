@@ -123,6 +123,20 @@ def test_settings_of_remote_metadata_are_checked() -> None:
     assert "Value must be at least 1" in problem.message
 
 
+def test_settings_of_remote_metadatas_clients_are_checked() -> None:
+    """As in Kafka, whose clients do not start with them; what the broker sets is not missed."""
+    prefix = "rlmm.config.remote.log.metadata."
+    given = {
+        f"{prefix}producer.acks": "some",
+        f"{prefix}common.client.retry.backoff.ms": "-1",
+        f"{prefix}consumer.fetch.max.wait.ms": "soon",
+        f"{prefix}consumer.max.poll.records": "7",
+    }
+    config = {**PROPERTIES, **TIERS, plugins.STORAGE_MANAGER: "directory", **given}
+    found = {problem.name for problem in plugin_problems(parse_broker_config(config))}
+    assert found == {*given} - {f"{prefix}consumer.max.poll.records"}
+
+
 @pytest.mark.parametrize(
     "name",
     [

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from types import SimpleNamespace
+from dataclasses import replace
+from types import MappingProxyType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,7 +21,7 @@ from tests.storage.logs import NOW_MS, new_log
 from tests.storage.remote.test_records import SEGMENT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 
 WAIT_MS = 1000
@@ -39,14 +40,19 @@ class Time(Clock):
 class Broker:
     """The leader of the topic's only partition, whose turns the test runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, clients: Mapping[str, str] = MappingProxyType({})) -> None:
         self.log = new_log()
         self.events: list[str] = []
         self.turns: deque[Callable[[], None]] = deque()
         self.timer = TimingWheel(0)
         settings = SimpleNamespace(remote_log_metadata_consume_wait_ms=WAIT_MS)
         metadata: Any = SimpleNamespace(
-            config=SimpleNamespace(remote_metadata=settings),
+            config=SimpleNamespace(
+                remote_metadata=settings,
+                remote_metadata_client=lambda kind, _name: kind(
+                    kind.definitions.read(clients).values, clients
+                ),
+            ),
             partition_count=lambda _topic: 1,
             topic_id=lambda _topic: None,
         )
@@ -99,6 +105,34 @@ def test_the_file_is_pinned_in_the_worker(monkeypatch: pytest.MonkeyPatch) -> No
     assert broker.events == ["pin", "read", "unpin"]
     assert broker.topic.table((SEGMENT.topic_id, 0)).segments() == [SEGMENT]
     assert broker.topic.table((SEGMENT.topic_id, 1)).segments() == []
+
+
+def test_the_clients_settings_bound_reads_and_pace_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`fetch.max.bytes` of the consumer, `retry.backoff.ms` of the producer."""
+    broker = Broker({"fetch.max.bytes": "1", "retry.backoff.ms": "30"})
+    refusals = [KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)]
+    append = broker.append
+
+    def refuse_first(*arguments: Any) -> Any:
+        if refusals:
+            raise refusals.pop()
+        return append(*arguments)
+
+    monkeypatch.setattr(broker, "append", refuse_first)
+    for segment in (SEGMENT, replace(SEGMENT, partition=1)):
+        broker.topic.write(segment)
+    broker.run()
+    assert broker.log.log_end_offset == 1
+    broker.timer.advance(29)
+    broker.run()
+    assert broker.log.log_end_offset == 1
+    broker.timer.advance(31)
+    broker.run()
+    assert broker.log.log_end_offset == 2
+    broker.log.update_high_watermark(2)
+    broker.topic.refresh([])
+    broker.run()
+    assert broker.events == ["read", "read"]
 
 
 def test_a_write_is_not_complete_before_the_disk_has_it() -> None:

@@ -31,7 +31,11 @@ from ottla.config.broker.groups import (
 from ottla.config.broker.log import CleanerSettings, LogSettings
 from ottla.config.broker.network import BrokerSecuritySettings, NetworkSettings
 from ottla.config.broker.quorum import NodeSettings, QuorumSettings
-from ottla.config.broker.remote_log import RemoteLogSettings, RemoteMetadataSettings
+from ottla.config.broker.remote_log import (
+    METADATA_CLIENTS,
+    RemoteLogSettings,
+    RemoteMetadataSettings,
+)
 from ottla.config.broker.replication import MetricSettings, QuotaSettings, ReplicationSettings
 from ottla.config.definition import Given
 from ottla.config.own import OwnSettings
@@ -39,7 +43,11 @@ from ottla.config.problems import ConfigProblem, unknown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Self
+    from typing import Self, TypeVar
+
+    from ottla.config.definition import ConfigTable
+
+    C = TypeVar("C", bound=ConfigTable)
 
 # Names with these prefixes belong to one listener or to a plug-in and are in no table.
 OPEN_NAMES = (
@@ -198,6 +206,16 @@ class BrokerConfig(
         given = self.given_after(self.remote_log_metadata_manager_impl_prefix)
         return RemoteMetadataSettings(RemoteMetadataSettings.definitions.read(given).values, given)
 
+    def remote_metadata_client(self, kind: type[C], name: str) -> C:
+        """Return the settings of that topic's "producer", "consumer" or "admin" client.
+
+        Those of all three come first. Values that are none are left out.
+        """
+        prefix = self.remote_log_metadata_manager_impl_prefix
+        given = self.given_after(f"{prefix}{METADATA_CLIENTS['common.client']}")
+        given |= self.given_after(f"{prefix}{METADATA_CLIENTS[name]}")
+        return kind(kind.definitions.read(given).values, given)
+
     def given_after(self, prefix: str) -> dict[str, str]:
         """Return the given texts whose names have a prefix, by the rest of the name."""
         return {
@@ -209,10 +227,13 @@ class BrokerConfig(
     @property
     def unknown_settings(self) -> tuple[ConfigProblem, ...]:
         """The given names that neither Kafka nor Ottla has, each with the nearest known one."""
+        prefix = self.remote_log_metadata_manager_impl_prefix
+        of_metadata = [f"{prefix}{name}" for name in RemoteMetadataSettings.keys]
+        known = {*self.keys, *OwnSettings.keys, *of_metadata}
         return tuple(
-            unknown(name, (None if value is None else str(value)), (*self.keys, *OwnSettings.keys))
+            unknown(name, (None if value is None else str(value)), known)
             for name, value in self.given.items()
-            if name not in self.keys and name not in OwnSettings.keys and not self._is_open(name)
+            if name not in known and not self._is_open(name)
         )
 
     def _is_open(self, name: str) -> bool:
@@ -221,7 +242,10 @@ class BrokerConfig(
         prefixes = (
             *OPEN_PREFIXES,
             self.remote_log_storage_manager_impl_prefix,
-            self.remote_log_metadata_manager_impl_prefix,
+            *(
+                f"{self.remote_log_metadata_manager_impl_prefix}{client}"
+                for client in METADATA_CLIENTS.values()
+            ),
         )
         return name.startswith(prefixes)
 

@@ -20,6 +20,12 @@ from ottla.config.definition import (
     key,
 )
 
+METADATA_CLIENTS = {
+    name: f"remote.log.metadata.{name}."
+    for name in ("common.client", "producer", "consumer", "admin")
+}
+"""How the names of their settings begin; what follows is a setting of a client."""
+
 
 class RemoteLogSettings(ConfigTable):
     """Copying segments to remote storage and reading them."""

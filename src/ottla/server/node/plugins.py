@@ -19,8 +19,9 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.config.broker.remote_log import RemoteMetadataSettings
+from ottla.config.broker.remote_log import METADATA_CLIENTS, RemoteMetadataSettings
 from ottla.config.broker.unsupported import STANDARD_AUTHORIZER
+from ottla.config.client import AdminConfig, ConsumerConfig, ProducerConfig
 from ottla.config.problems import ConfigProblem
 from ottla.controller.acls import acl_of
 from ottla.controller.policies import Policies
@@ -242,6 +243,7 @@ def plugin_problems(config: BrokerConfig) -> Iterator[ConfigProblem]:
         prefix = config.remote_log_metadata_manager_impl_prefix
         for problem in RemoteMetadataSettings.definitions.read(config.given_after(prefix)).problems:
             yield problem._replace(name=f"{prefix}{problem.name}")
+        yield from _metadata_client_problems(config)
         named.append((STORAGE_MANAGER, config.remote_log_storage_manager_class_name or "", ()))
     for setting, name, methods in named:
         try:
@@ -251,6 +253,21 @@ def plugin_problems(config: BrokerConfig) -> Iterator[ConfigProblem]:
                 load_class(name, methods)
         except PluginError as error:
             yield ConfigProblem(setting, name, f"{setting}: {error}")
+
+
+def _metadata_client_problems(config: BrokerConfig) -> Iterator[ConfigProblem]:
+    """Yield problems of the metadata topic's clients: Kafka's do not start with such values."""
+    kinds = {"producer": ProducerConfig, "consumer": ConsumerConfig, "admin": AdminConfig}
+    for client, kind in kinds.items():
+        given = config.remote_metadata_client(kind, client).given
+        for problem in kind.definitions.read(given).problems:
+            for scope in (client, "common.client"):
+                prefix = (
+                    f"{config.remote_log_metadata_manager_impl_prefix}{METADATA_CLIENTS[scope]}"
+                )
+                if f"{prefix}{problem.name}" in config.given:  # else the broker sets it
+                    yield problem._replace(name=f"{prefix}{problem.name}")
+                    break
 
 
 def kafka_unloadable(config: BrokerConfig) -> Iterator[str]:

@@ -16,6 +16,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from ottla.config.client import ConsumerConfig, ProducerConfig
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError, UnsupportedVersion
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.protocol.apis.fetch import FetchRequest
@@ -39,6 +40,7 @@ from ottla.types import ZERO_UUID, FileSlice, TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
 
+    from ottla.config.client import ClientConfig
     from ottla.purgatory.loop import Loop
     from ottla.purgatory.work import Work
     from ottla.replication.partition import Partition
@@ -121,7 +123,13 @@ class RemoteMetadataTopic:
         self._is_closed = False
         self._writes: dict[int, dict[_Write, None]] = {}
         """Those that are not read back, by partition; empty without any."""
-        self._wait_ms = metadata.config.remote_metadata.remote_log_metadata_consume_wait_ms
+        config = metadata.config
+        self._wait_ms = config.remote_metadata.remote_log_metadata_consume_wait_ms
+        self._producer = config.remote_metadata_client(ProducerConfig, "producer")
+        self._consumer = config.remote_metadata_client(ConsumerConfig, "consumer")
+        self._read_bytes = min(
+            READ_BYTES, self._consumer.fetch_max_bytes, self._consumer.max_partition_fetch_bytes
+        )
         replicas.on_high_watermark(self._committed, self._writes)
 
     def close(self) -> None:
@@ -290,7 +298,7 @@ class RemoteMetadataTopic:
                 if not _is_retried(error):
                     raise
                 write.is_flushing = False
-                yield self._pause()
+                yield self._pause(self._producer)
             else:
                 if write.is_read:
                     write.complete(None)
@@ -331,10 +339,11 @@ class RemoteMetadataTopic:
     def _id(self) -> Uuid:
         return self._metadata.topic_id(METADATA_TOPIC) or ZERO_UUID
 
-    def _pause(self) -> Pending[None]:
+    def _pause(self, client: ClientConfig) -> Pending[None]:
         """Wait before a request is repeated: its leader is being elected, or is not reached."""
         pause: Pending[None] = Pending()
-        due_ms = self._loop.clock.monotonic_ms() + RETRY_MS
+        backoff_ms = client.retry_backoff_ms if "retry.backoff.ms" in client.given else RETRY_MS
+        due_ms = self._loop.clock.monotonic_ms() + backoff_ms
 
         def end(_now_ms: int) -> None:
             pause.complete(None)
@@ -364,7 +373,7 @@ class RemoteMetadataTopic:
             extra = {"event": "remote.metadata_failed"}
             log.error(text, METADATA_TOPIC, index, error, extra=extra)
         elif index in self._writes and self._own(index) is None and not self._is_closed:
-            self._pause().on_done(partial(self._read_again, index))
+            self._pause(self._consumer).on_done(partial(self._read_again, index))
 
     def _read_again(self, index: int, _done: Pending[None]) -> None:
         self._read_on(index)
@@ -411,7 +420,7 @@ class RemoteMetadataTopic:
         if reading.position >= partition_log.high_watermark:
             return b"", partition_log.high_watermark
         found = partition_log.reads.read(
-            reading.position, READ_BYTES, FetchIsolation.HIGH_WATERMARK
+            reading.position, self._read_bytes, FetchIsolation.HIGH_WATERMARK
         ).records
         volume = partition_log.directory.volume
         data = (yield self._content(volume, found)) if isinstance(found, FileSlice) else found
@@ -422,12 +431,12 @@ class RemoteMetadataTopic:
         leader_id = self._leader_of(index)
         topic = FetchRequest.FetchTopic
         partition = topic.FetchPartition(
-            partition=index, fetch_offset=reading.position, partition_max_bytes=READ_BYTES
+            partition=index, fetch_offset=reading.position, partition_max_bytes=self._read_bytes
         )
         request = FetchRequest(
             max_wait_ms=0,
             min_bytes=0,
-            max_bytes=READ_BYTES,
+            max_bytes=self._read_bytes,
             topics=[topic(topic=METADATA_TOPIC, topic_id=self._id(), partitions=[partition])],
         )
         response = yield self._channel.send(leader_id, request)
