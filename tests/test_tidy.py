@@ -165,6 +165,9 @@ def test_no_module_is_dead() -> None:
         "ottla.cli.",
         "ottla.server.handlers.",
         "ottla.storage.remote.managers.",
+        "ottla.connect.converters.",
+        "ottla.connect.predicates",
+        "ottla.connect.transforms.",
     )
     dead = [
         name
@@ -235,7 +238,9 @@ FOR_USERS = {
     "ottla.controller.policies:PolicyViolation",
 }
 # Found by name: by the codec and the registry, by click, by the dispatcher, by pytest.
-CALLED_BY_NAME = re.compile(r"^ottla\.(protocol\.(apis|records)\.|testing\.plugin$)")
+CALLED_BY_NAME = re.compile(
+    r"^ottla\.(protocol\.(apis|records)\.|testing\.plugin$|connect\.(converters|transforms|predicates))"
+)
 NAMES_IN_TEXT = re.compile(r"[\w.:\[\], |]{1,200}")
 REGISTERS = re.compile(r"\b(command|group|handles)\b")
 
@@ -311,8 +316,9 @@ def test_every_definition_has_a_caller() -> None:
 
 SHARED_NAMES = {
     "NewTopic", "Node", "Record", "RecordMetadata", "ResourceType", "ScramCredential",
+    "Connector", "Filter", "Task",
 }  # fmt: skip
-"""Names of two classes each that users know from Kafka, or from the node and from topologies."""
+"""Names of two classes each, that users know from Kafka, the node, topologies or Connect."""
 
 
 def test_a_name_is_given_to_one_class() -> None:

@@ -13,6 +13,7 @@ BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^##{1,2} ", re.MULTILINE)
 ADDRESS = "localhost:9092"
 OWN_TESTS = {
+    "docs/connect.md": "tests/connect/test_standalone.py",
     "docs/security.md": "tests/server/security/test_document.py",
     "docs/spark.md": "tests/spark/test_document.py",
     "docs/streams.md": "tests/streams/test_document.py",

@@ -367,6 +367,17 @@ def test_index(node: Cluster) -> None:
     assert first_printed(text, node.bootstrap) == "0 b'{\"id\": 1}'"
 
 
+def test_connect_transforms() -> None:
+    """The program prints what the page says; the configuration names the same plug-ins."""
+    page = "docs/connect-transforms.md"
+    program, configuration = snippets(page)
+    line = first_printed(program.text, "")
+    assert f"This prints `{line}`" in (ROOT / page).read_text(encoding="utf-8")
+    settings = json.loads(configuration.text)
+    assert settings["value.converter"] in program.text
+    assert settings["transforms.clean.type"] in program.text
+
+
 def test_every_snippet_is_run_or_listed() -> None:
     """A page with snippets has a test of its name here, or elsewhere; the list is not outdated."""
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -375,7 +386,9 @@ def test_every_snippet_is_run_or_listed() -> None:
     assert not [
         name
         for name in names
-        if snippets(name) and name not in OWN_TESTS and Path(name).stem.lower() not in tests
+        if snippets(name)
+        and name not in OWN_TESTS
+        and Path(name).stem.lower().replace("-", "_") not in tests
     ]
     texts = "".join(path.read_text(encoding="utf-8") for path in pages)
     assert not [first for first in NOT_RUN if f"\n{first}\n" not in texts]

@@ -179,7 +179,12 @@ def test_tools_have_the_names_and_places_of_kafkas(container: Container) -> None
     own = {"config", "demo", "dev-cluster", "log-repair", "quickstart", "end-to-end-latency"}
     own |= {"backup", "branch", "dev", "migrate", "restore", "sql", "streams", "tables", "verify"}
     own.add("transactional-message-copier")  # Kafka has a class, and no script
-    expected = {f"kafka-{name}" for name in COMMANDS if name not in own} | {"kafka-e2e-latency"}
+    expected = {
+        name if name.startswith("connect-") else f"kafka-{name}"
+        for name in COMMANDS
+        if name not in own
+    }
+    expected.add("kafka-e2e-latency")
     assert {one.name for one in names.iterdir()} == expected
     assert {one.name for one in scripts.iterdir()} == {f"{one}.sh" for one in expected}
     with Cluster() as cluster:

@@ -92,6 +92,11 @@ COMMANDS: dict[str, Command] = {
         "config",
         "Show a node's settings and their origins.",
     ),
+    "connect-standalone": Command(
+        "ottla.cli.commands.connect_standalone",
+        "connect_standalone",
+        "Run connectors: data into topics and out of them.",
+    ),
     "console-consumer": Command(
         "ottla.cli.commands.console_consumer", "console_consumer", "Print the records of a topic."
     ),

@@ -167,7 +167,10 @@ class Key:
         check = self.check
         if check is None:
             return None
-        reason = check.reason(self.name, value)
+        try:
+            reason = check.reason(self.name, value)
+        except ConfigErrors as error:  # of a check that has a message of its own, as Connect's
+            return error.problems[0]
         if reason is None:
             return None
         if isinstance(check, ListCheck):

@@ -1,0 +1,138 @@
+"""`ottla connect-standalone`: run a worker of connectors that stands alone.
+
+Kafka: bin/connect-standalone.sh, org.apache.kafka.connect.cli.ConnectStandalone.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import click
+
+from ottla.cli.options.connection import read_file
+from ottla.cli.output.failures import failure_text
+from ottla.config.problems import ConfigErrors
+from ottla.config.properties import PropertiesError, parse_properties
+
+if TYPE_CHECKING:
+    from ottla.connect.runtime.standalone import Standalone
+
+_CLUSTER_TIMEOUT_S = 30.0
+_START_TIMEOUT_S = 60.0
+EXAMPLES = """
+\b
+Examples:
+  ottla connect-standalone worker.properties
+  ottla connect-standalone worker.properties lines.properties sink.json
+"""
+
+
+@click.command("connect-standalone", epilog=EXAMPLES)
+@click.argument("worker", type=click.Path(exists=True, dir_okay=False))
+@click.argument("connectors", nargs=-1, type=click.Path(exists=True, dir_okay=False))
+def connect_standalone(worker: str, connectors: tuple[str, ...]) -> None:
+    """Run connectors: WORKER is the worker's properties, CONNECTORS are files of connectors.
+
+    A connector's file is JSON (a map of settings, or name, config and initial_state) or properties.
+    The REST API is at `listeners`, by default http://localhost:8083. Ctrl-C commits and stops.
+    """
+    logging.basicConfig(level=logging.INFO, format="[%(asctime)s] %(levelname)s %(message)s")
+    settings = read_file(worker)
+    from ottla.connect.runtime.rest import ConnectApi
+    from ottla.connect.runtime.standalone import Standalone
+    from ottla.http.host import HttpHost, UnsafePages, is_loopback
+
+    requests = [read_connector(it) for it in connectors]
+    host, port = _listener(settings.get("listeners", "http://:8083"))
+    if not is_loopback(host):
+        text = f"listeners: other machines reach {host}; listen on 127.0.0.1 (docs/connect.md)"
+        raise click.ClickException(text)
+    try:
+        server = HttpHost(host, port, "the REST API")
+    except OSError as error:
+        raise click.ClickException(f"cannot listen on {host}:{port}: {error.strerror}") from error
+    try:
+        cluster_id = _cluster_id(settings)
+        running = Standalone(settings, f"{host}:{server.address[1]}")
+    except ConfigErrors as error:
+        raise click.ClickException(f"{worker}: {error}") from error
+    stopped = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopped.set())
+    try:
+        server.start(ConnectApi(running, cluster_id).pages)
+        server.begin()
+        _create(running, requests)
+        click.echo(f"REST API: http://{host}:{server.address[1]}")
+        stopped.wait()
+    except UnsafePages as error:
+        raise click.ClickException(str(error)) from error
+    finally:
+        server.stop()
+        running.stop()
+
+
+def _listener(text: str) -> tuple[str, int]:
+    """Return the address of the first listener; without a host it is this machine's own."""
+    parts = urlsplit(text.split(",", maxsplit=1)[0].strip().lower())
+    if parts.scheme != "http" or parts.port is None:
+        raise click.ClickException(f"listeners: only http://HOST:PORT is supported, not {text}")
+    host = parts.hostname or "127.0.0.1"
+    return ("127.0.0.1" if host == "localhost" else host), parts.port
+
+
+def _cluster_id(settings: dict[str, str]) -> str:
+    from ottla.clients.admin.blocking import Admin
+    from ottla.config.client import AdminConfig
+    from ottla.errors import KafkaError
+
+    own = {name: value for name, value in settings.items() if name in AdminConfig.keys}
+    try:
+        with Admin(config=own) as admin:
+            return admin.describe_cluster(timeout=_CLUSTER_TIMEOUT_S).cluster_id
+    except (KafkaError, TimeoutError) as error:
+        raise click.ClickException(failure_text(error)) from error
+
+
+def read_connector(path: str) -> tuple[str, dict[str, str], Any]:
+    """Return name, settings and initial state of a connector's file.
+
+    Tried in this order: JSON of settings, JSON of a request to create, properties (KIP-980).
+    """
+    text = Path(path).read_text(encoding="utf-8")
+    try:
+        parsed = json.loads(text)
+    except ValueError:
+        try:
+            parsed = parse_properties(text)
+        except PropertiesError as error:
+            raise click.ClickException(f"{path}: {error}") from error
+    initial = None
+    if isinstance(parsed, dict) and isinstance(parsed.get("config"), dict):
+        initial = parsed.get("initial_state")
+        parsed = {"name": parsed.get("name"), **parsed["config"]}
+    if not isinstance(parsed, dict) or not all(isinstance(it, str) for it in parsed.values()):
+        raise click.ClickException(f"{path}: not the settings of a connector")
+    if "name" not in parsed:
+        raise click.ClickException(f"{path}: the connector has no name")
+    return parsed["name"], parsed, initial
+
+
+def _create(running: Standalone, requests: list[tuple[str, dict[str, str], Any]]) -> None:
+    from ottla.connect.errors import ConnectException
+    from ottla.connect.runtime.rest import initial_target
+
+    for name, config, initial in requests:
+        try:
+            target = initial_target(initial)
+            created = running.put(name, config, may_replace=False, initial=target)
+            created.result(_START_TIMEOUT_S)
+        except ConnectException as error:
+            raise click.ClickException(f"{name}: {error}") from error
+        click.echo(f"Created connector {name}")

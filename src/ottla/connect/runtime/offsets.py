@@ -1,0 +1,100 @@
+"""The offsets of source connectors: `["connector",{partition}]` to `{offset}`, both JSON.
+
+Kafka: org.apache.kafka.connect.storage.{OffsetStorageReaderImpl, OffsetStorageWriter,
+ConnectorOffsetBackingStore, OffsetUtils}.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ottla.connect.errors import DataException
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    class OffsetStorage(Protocol):
+        """Where offsets are stored: a file or a topic."""
+
+        entries: dict[bytes | None, bytes | None]
+
+        def put(self, entries: Mapping[bytes, bytes | None]) -> None:
+            """Store entries, before it returns."""
+
+
+def _encode(value: Any) -> bytes:
+    try:
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    except (TypeError, ValueError) as error:
+        text = "Offsets may only contain what JSON can say: numbers, texts, true, false and null"
+        raise DataException(text) from error
+
+
+def _key(connector: str, partition: Mapping[str, Any]) -> bytes:
+    # Kafka's maps come from HashMaps, whose order is the same for equal keys: names are sorted here
+    return _encode([connector, dict(sorted(partition.items()))])
+
+
+def partition_key(partition: Mapping[str, Any] | None) -> bytes:
+    """Return the same bytes for equal partitions."""
+    return _encode(None if partition is None else dict(sorted(partition.items())))
+
+
+class OffsetStore:
+    """Reads and writes offsets by connector and partition; for all threads of a worker."""
+
+    def __init__(self, storage: OffsetStorage) -> None:
+        """Read the stored offsets by their meaning, since others may order names otherwise."""
+        self._storage = storage
+        self._lock = threading.Lock()
+        self._keys: dict[bytes, bytes] = {}
+        for key in storage.entries:
+            parsed = _parsed_key(key)
+            if parsed is not None and key is not None:
+                self._keys[_key(*parsed)] = key
+
+    def get(self, connector: str, partition: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the offset of a partition, None without one."""
+        with self._lock:
+            key = _key(connector, partition)
+            data = self._storage.entries.get(self._keys.get(key, key))
+        return None if data is None else json.loads(data)
+
+    def put(
+        self,
+        connector: str,
+        offsets: Iterable[tuple[Mapping[str, Any], Mapping[str, Any] | None]],
+    ) -> None:
+        """Store offsets; None forgets one."""
+        with self._lock:
+            entries = {}
+            for partition, offset in offsets:
+                key = _key(connector, partition)
+                stored = self._keys.setdefault(key, key)
+                entries[stored] = None if offset is None else _encode(offset)
+            self._storage.put(entries)
+
+    def all_of(self, connector: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """Return partitions and offsets of a connector."""
+        with self._lock:
+            entries = list(self._storage.entries.items())
+        found = []
+        for key, value in entries:
+            parsed = _parsed_key(key)
+            if parsed is not None and parsed[0] == connector and value is not None:
+                found.append((parsed[1], json.loads(value)))
+        return found
+
+
+def _parsed_key(key: bytes | None) -> tuple[str, dict[str, Any]] | None:
+    """Return connector and partition; None for the keys of something else."""
+    try:
+        parsed = json.loads(key or b"")
+    except ValueError:
+        return None
+    match parsed:
+        case [str(name), dict(partition)]:
+            return name, partition
+    return None

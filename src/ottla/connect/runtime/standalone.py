@@ -1,0 +1,229 @@
+"""A worker that stands alone: configurations in memory, offsets in a file, one herder's thread.
+
+Kafka: org.apache.kafka.connect.runtime.standalone.StandaloneHerder.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ottla.connect.errors import BadRequestException
+from ottla.connect.plugins import Plugin, Plugins
+from ottla.connect.runtime.herder import (
+    Herder,
+    MakeTaskConfigs,
+    SetTarget,
+    StartConnector,
+    StartTask,
+    StopConnector,
+    StopTasks,
+    WriteConfig,
+)
+from ottla.connect.runtime.offset_file import OffsetFile
+from ottla.connect.runtime.offsets import OffsetStore
+from ottla.connect.runtime.sink_offsets import SinkOffsets
+from ottla.connect.runtime.state import ConnectorTaskId, RunState
+from ottla.connect.runtime.tolerance import trace_of
+from ottla.connect.runtime.validation import find_connector, require_valid, validate
+from ottla.connect.runtime.worker import TaskWorker
+from ottla.connect.settings import STANDALONE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ottla.connect.runtime.herder import Effect
+    from ottla.connect.runtime.state import TargetState
+
+log = logging.getLogger("ottla.connect")
+_T = TypeVar("_T")
+_JAVA = "org.apache.kafka.connect.file.FileStream"
+CONNECTORS = (
+    Plugin(
+        f"{_JAVA}SourceConnector", "source", "ottla.connect.file.source:FileStreamSourceConnector"
+    ),
+    Plugin(f"{_JAVA}SinkConnector", "sink", "ottla.connect.file.sink:FileStreamSinkConnector"),
+)
+"""The connectors of this package."""
+
+
+class Standalone:
+    """One worker; requests and reports run on its thread, one after the other."""
+
+    def __init__(self, settings: Mapping[str, str], worker_id: str) -> None:
+        """Take a worker's settings; ConfigErrors for invalid ones."""
+        values = STANDALONE.parse(settings)
+        self.values = values
+        self.plugins = Plugins(*CONNECTORS)
+        self._store = OffsetStore(OffsetFile(values["offset.storage.file.filename"]))
+        self._sink_offsets = SinkOffsets(settings)
+        self._herder = Herder(worker_id, lambda it: find_connector(self.plugins, it).type)
+        self._worker = TaskWorker(settings, values, self.plugins, self._store, self)
+        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="ottla-herder", daemon=True)
+        self._thread.start()
+
+    # ------------------------------------------------------------ the thread
+
+    def call(self, step: Callable[[Herder], _T]) -> Future[_T]:
+        """Run a step on the herder's thread, then what it decides."""
+        answer: Future[_T] = Future()
+
+        def run() -> None:
+            try:
+                result = step(self._herder)
+                self._carry_out()
+            except Exception as error:  # noqa: BLE001 - the caller's answer
+                answer.set_exception(error)
+            else:
+                answer.set_result(result)
+
+        self._calls.put(run)
+        return answer
+
+    def _run(self) -> None:
+        while (call := self._calls.get()) is not None:
+            call()
+
+    def _carry_out(self) -> None:
+        while effects := self._herder.take_effects():
+            for effect in effects:
+                self._do(effect)
+
+    def _do(self, effect: Effect) -> None:
+        worker = self._worker
+        match effect:
+            case WriteConfig(key, value):
+                self._herder.read_config(key, value)
+            case StartConnector(name, config, target):
+                try:
+                    worker.start_connector(name, config, target)
+                except Exception as error:
+                    log.exception("connector %s cannot start", name)
+                    self._herder.connector_report(name, RunState.FAILED, trace=trace_of(error))
+            case StopConnector(name):
+                worker.stop_connector(name)
+            case StartTask():
+                worker.start_task(effect)
+            case StopTasks(tasks):
+                worker.stop_tasks(tasks)
+            case SetTarget(name, target):
+                worker.set_target(name, target)
+            case MakeTaskConfigs(name):
+                worker.make_task_configs(name)
+
+    def stop(self) -> None:
+        """Stop all connectors and tasks, whose offsets are committed, and end the thread."""
+        self.call(lambda _: self._worker.stop()).result()
+        self._calls.put(None)
+        self._thread.join()
+
+    # ------------------------------------------------------------ requests that ask plug-ins
+
+    def put(
+        self,
+        name: str,
+        config: Mapping[str, str],
+        *,
+        may_replace: bool,
+        initial: TargetState | None = None,
+    ) -> Future[tuple[bool, dict[str, Any]]]:
+        """Validate a configuration; then create or replace the connector."""
+
+        def step(herder: Herder) -> tuple[bool, dict[str, Any]]:
+            require_valid(validate(self.plugins, config))
+            return herder.put(name, config, may_replace=may_replace, initial=initial)
+
+        return self.call(step)
+
+    def patch(self, name: str, changes: Mapping[str, str | None]) -> Future[dict[str, Any]]:
+        """Change some settings of a connector; None removes one."""
+
+        def step(herder: Herder) -> dict[str, Any]:
+            merged = {**herder.config(name), **changes}
+            config = {key: value for key, value in merged.items() if value is not None}
+            require_valid(validate(self.plugins, config))
+            return herder.put(name, config, may_replace=True)[1]
+
+        return self.call(step)
+
+    def offsets(self, name: str) -> Future[list[dict[str, Any]]]:
+        """Return the offsets of a connector."""
+
+        def step(herder: Herder) -> list[dict[str, Any]]:
+            config = herder.config(name)
+            if find_connector(self.plugins, config).type == "sink":
+                return self._sink_offsets.all_of(name, config)
+            stored = self._store.all_of(name)
+            return [{"partition": partition, "offset": offset} for partition, offset in stored]
+
+        return self.call(step)
+
+    def alter_offsets(self, name: str, offsets: Sequence[Any] | None) -> Future[str]:
+        """Set offsets of a stopped connector, or forget all; return the message of success."""
+
+        def step(herder: Herder) -> str:
+            config = herder.require_stopped(name)
+            plugin = find_connector(self.plugins, config)
+            connector = plugin.create()
+            if plugin.type == "sink":
+                looked = self._sink_offsets.alter(name, config, connector, offsets)
+            else:
+                looked = self._alter_source(name, config, connector, offsets)
+            done = "altered" if offsets is not None else "reset"
+            if looked:
+                return f"The offsets for this connector have been {done} successfully"
+            return (
+                f"The Connect framework-managed offsets for this connector have been {done} "
+                "successfully. However, if this connector manages offsets externally, they will "
+                f"need to be manually {done} in the system that the connector uses."
+            )
+
+        return self.call(step)
+
+    def _alter_source(
+        self, name: str, config: Mapping[str, str], connector: Any, offsets: Sequence[Any] | None
+    ) -> bool:
+        if offsets is None:
+            entries = [(partition, None) for partition, _ in self._store.all_of(name)]
+        else:
+            entries = [(it["partition"], it["offset"]) for it in offsets]
+        try:
+            by_partition = {frozenset(partition.items()): it for partition, it in entries}
+        except TypeError as error:
+            raise BadRequestException("Partitions must be maps of simple values") from error
+        looked: bool = connector.alter_offsets(config, by_partition)
+        self._store.put(name, entries)
+        return looked
+
+    # ------------------------------------------------------------ reports of the worker
+
+    def connector_state(
+        self, name: str, state: RunState, trace: str | None, version: str | None
+    ) -> None:
+        """Take the state of a connector."""
+        self.call(lambda it: it.connector_report(name, state, trace=trace, version=version))
+
+    def task_state(
+        self, task: ConnectorTaskId, state: RunState, trace: str | None, version: str | None
+    ) -> None:
+        """Take the state of a task."""
+        self.call(lambda it: it.task_report(task, state, trace=trace, version=version))
+
+    def task_configs(self, name: str, configs: Sequence[Mapping[str, str]]) -> None:
+        """Take the settings of a connector's tasks."""
+        self.call(lambda it: it.task_configs_made(name, configs))
+
+    def wants_task_configs(self, name: str) -> None:
+        """Hear that a connector's tasks need new settings."""
+        self.call(lambda it: it.request_task_configs(name))
+
+    def topic_used(self, task: ConnectorTaskId, topic: str) -> None:
+        """Hear of a topic that a task uses for the first time."""
+        if self.values["topic.tracking.enable"]:
+            now_ms = time.time_ns() // 1_000_000
+            self.call(lambda it: it.topic_used(task, topic, now_ms))

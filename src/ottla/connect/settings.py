@@ -1,0 +1,338 @@
+"""The settings of every connector, and those of workers.
+
+Kafka: org.apache.kafka.connect.runtime.{ConnectorConfig, SinkConnectorConfig,
+SourceConnectorConfig, WorkerConfig, standalone.StandaloneConfig}.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ottla.config.checks import at_least, one_of, one_of_any_case
+from ottla.config.definition import (
+    HIGH,
+    LOW,
+    MAX_LONG,
+    MEDIUM,
+    REQUIRED,
+    ConfigDefinitions,
+    Importance,
+    Type,
+    Width,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ottla.config.checks import Check
+
+COMMON: Final = "Common"
+ERRORS: Final = "Error Handling"
+PREDICATES: Final = "Predicates"
+TOPIC_CREATION: Final = "Topic Creation"
+TRANSFORMS: Final = "Transforms"
+EXACTLY_ONCE: Final = "Exactly Once Support"
+_SHORT, _MEDIUM, _LONG = Width.SHORT, Width.MEDIUM, Width.LONG
+
+
+class NoControlCharacters:
+    """Texts that are not empty and have no control characters."""
+
+    def reason(self, name: str, value: Any) -> str | None:
+        """Return the reason that refuses a value."""
+        del name
+        if value is None:
+            return None
+        if not value:
+            return "String may not be empty"
+        bad = [it for it in value if ord(it) < 0x20 or 0x7F <= ord(it) < 0xA0]
+        if not bad:
+            return None
+        listed = ", ".join(str(ord(it)) for it in dict.fromkeys(bad))
+        return (
+            f"String may not contain control sequences but had the following ASCII chars: {listed}"
+        )
+
+    def __str__(self) -> str:
+        """Describe the values."""
+        return "non-empty string without ISO control characters"
+
+
+class _Setting(NamedTuple):
+    """A setting of a connector, but for its group and its place there."""
+
+    name: str
+    type: Type
+    default: Any
+    importance: Importance
+    width: Width
+    label: str
+    doc: str
+    check: Check | None = None
+
+
+class _Form:
+    """Adds settings group by group, in their order."""
+
+    def __init__(self) -> None:
+        self.definitions = ConfigDefinitions()
+        self._group, self._order = COMMON, 0
+
+    def group(self, name: str) -> None:
+        self._group, self._order = name, 0
+
+    def add(self, setting: _Setting) -> None:
+        self._order += 1
+        self.definitions.define(
+            setting.name,
+            setting.type,
+            setting.default,
+            setting.doc,
+            setting.check,
+            importance=setting.importance,
+            group=self._group,
+            order=self._order,
+            width=setting.width,
+            display_name=setting.label,
+        )
+
+
+_CONVERTER = (
+    "Converter class used to convert between Kafka Connect format and the serialized form that is "
+    "written to Kafka. This controls the format of the {} in messages written to or read from "
+    "Kafka."
+)
+
+
+def _common() -> _Form:
+    form, text = _Form(), Type.STRING
+    form.add(_Setting(
+        "name", text, REQUIRED, HIGH, _MEDIUM, "Connector name",
+        "Globally unique name to use for this connector.", NoControlCharacters(),
+    ))  # fmt: skip
+    form.add(_Setting(
+        "connector.class", text, REQUIRED, HIGH, _LONG, "Connector class",
+        "Name or alias of the class for this connector.",
+    ))  # fmt: skip
+    form.add(_Setting(
+        "connector.plugin.version", text, None, MEDIUM, _MEDIUM, "Connector version",
+        "Version of the connector.",
+    ))  # fmt: skip
+    form.add(_Setting(
+        "tasks.max", Type.INT, 1, HIGH, _SHORT, "Tasks max",
+        "Maximum number of tasks to use for this connector.", at_least(1),
+    ))  # fmt: skip
+    form.add(_Setting(
+        "tasks.max.enforce", Type.BOOLEAN, True, LOW, _SHORT, "Enforce tasks max",
+        "(Deprecated) Whether to enforce that the tasks.max property is respected by the "
+        "connector.",
+    ))  # fmt: skip
+    for part, what in (("key", "keys"), ("value", "values"), ("header", "header values")):
+        form.add(_Setting(
+            f"{part}.converter", Type.CLASS, None, LOW, _SHORT,
+            f"{part.capitalize()} converter class", _CONVERTER.format(what),
+        ))  # fmt: skip
+        form.add(_Setting(
+            f"{part}.converter.plugin.version", text, None, LOW, _SHORT,
+            f"{part.capitalize()} converter version", f"Version of the {part} converter.",
+        ))  # fmt: skip
+    _add_steps(form)
+    _add_errors(form)
+    return form
+
+
+def _add_steps(form: _Form) -> None:
+    text = Type.STRING
+    form.group(TRANSFORMS)
+    form.add(_Setting(
+        "transforms", Type.LIST, (), LOW, _LONG, "Transforms",
+        "Aliases for the transformations to be applied to records.",
+    ))  # fmt: skip
+    form.group(PREDICATES)
+    form.add(_Setting(
+        "predicates", Type.LIST, (), LOW, _LONG, "Predicates",
+        "Aliases for the predicates used by transformations.",
+    ))  # fmt: skip
+    form.group(COMMON)
+    form.add(_Setting(
+        "config.action.reload", text, "restart", LOW, _MEDIUM, "Reload Action",
+        "The action that Connect should take on the connector when changes in external "
+        "configuration providers result in a change in the connector's configuration properties.",
+        one_of("none", "restart"),
+    ))  # fmt: skip
+
+
+def _add_errors(form: _Form) -> None:
+    text = Type.STRING
+    form.group(ERRORS)
+    form.add(_Setting(
+        "errors.retry.timeout", Type.LONG, 0, MEDIUM, _MEDIUM, "Retry Timeout for Errors",
+        "The maximum duration in milliseconds that a failed operation will be reattempted. "
+        "The default is 0, which means no retries will be attempted. Use -1 for infinite retries.",
+    ))  # fmt: skip
+    form.add(_Setting(
+        "errors.retry.delay.max.ms", Type.LONG, 60_000, MEDIUM, _MEDIUM,
+        "Maximum Delay Between Retries for Errors",
+        "The maximum duration in milliseconds between consecutive retry attempts. Jitter will be "
+        "added to the delay once this limit is reached to prevent thundering herd issues.",
+    ))  # fmt: skip
+    form.add(_Setting(
+        "errors.tolerance", text, "none", MEDIUM, _SHORT, "Error Tolerance",
+        "Behavior for tolerating errors during connector operation. 'none' is the default value "
+        "and signals that any error will result in an immediate connector task failure; 'all' "
+        "changes "
+        "the behavior to skip over problematic records.", one_of("none", "all"),
+    ))  # fmt: skip
+    form.add(_Setting(
+        "errors.log.enable", Type.BOOLEAN, False, MEDIUM, _SHORT, "Log Errors",
+        "If true, write each error and the details of the failed operation and problematic "
+        "record to the Connect application log.",
+    ))  # fmt: skip
+    form.add(_Setting(
+        "errors.log.include.messages", Type.BOOLEAN, False, MEDIUM, _SHORT, "Log Error Details",
+        "Whether to include in the log the Connect record that resulted in a failure.",
+    ))  # fmt: skip
+
+
+def _sink() -> ConfigDefinitions:
+    form, text = _common(), Type.STRING
+    form.group(COMMON)
+    form.add(_Setting(
+        "topics", Type.LIST, (), HIGH, _LONG, "Topics",
+        "List of topics to consume, separated by commas",
+    ))  # fmt: skip
+    form.add(_Setting(
+        "topics.regex", text, "", HIGH, _LONG, "Topics regex",
+        "Regular expression giving topics to consume. Only one of topics or topics.regex should be "
+        "specified.",
+    ))  # fmt: skip
+    form.group(ERRORS)
+    form.add(_Setting(
+        "errors.deadletterqueue.topic.name", text, "", MEDIUM, _MEDIUM,
+        "Dead Letter Queue Topic Name",
+        "The name of the topic to be used as the dead letter queue (DLQ) for messages that result "
+        "in an error when processed by this sink connector, or its transformations or converters.",
+    ))  # fmt: skip
+    form.add(_Setting(
+        "errors.deadletterqueue.topic.replication.factor", Type.SHORT, 3, MEDIUM, _MEDIUM,
+        "Dead Letter Queue Topic Replication Factor",
+        "Replication factor used to create the dead letter queue topic when it doesn't already "
+        "exist.",
+    ))  # fmt: skip
+    form.add(_Setting(
+        "errors.deadletterqueue.context.headers.enable", Type.BOOLEAN, False, MEDIUM, _MEDIUM,
+        "Enable Error Context Headers",
+        "If true, add headers containing error context to the messages written to the dead letter "
+        "queue.",
+    ))  # fmt: skip
+    return form.definitions
+
+
+def _source() -> ConfigDefinitions:
+    form, text = _common(), Type.STRING
+    form.group(TOPIC_CREATION)
+    form.add(_Setting(
+        "topic.creation.groups", Type.LIST, (), LOW, _LONG, "Topic Creation Groups",
+        "Groups of configurations for topics created by source connectors",
+    ))  # fmt: skip
+    form.group(EXACTLY_ONCE)
+    form.add(_Setting(
+        "exactly.once.support", text, "requested", MEDIUM, _SHORT, "Exactly once support",
+        "Permitted values are requested, required.", one_of_any_case("REQUESTED", "REQUIRED"),
+    ))  # fmt: skip
+    form.add(_Setting(
+        "transaction.boundary", text, "poll", MEDIUM, _SHORT, "Transaction Boundary",
+        "Permitted values are: poll, interval, connector.",
+        one_of_any_case("POLL", "INTERVAL", "CONNECTOR"),
+    ))  # fmt: skip
+    form.add(_Setting(
+        "transaction.boundary.interval.ms", Type.LONG, None, LOW, _SHORT,
+        "Transaction boundary interval",
+        "If 'transaction.boundary' is set to 'interval', determines the interval for producer "
+        "transaction commits by connector tasks.",
+    ))  # fmt: skip
+    form.group("offsets.topic")
+    form.add(_Setting(
+        "offsets.storage.topic", text, None, LOW, _LONG, "Offsets topic",
+        "The name of a separate offsets topic to use for this connector.",
+    ))  # fmt: skip
+    return form.definitions
+
+
+SINK: Final = _sink()
+SOURCE: Final = _source()
+
+
+def _worker() -> ConfigDefinitions:
+    rows: list[tuple[str, Type, Any, Importance, str, Check | None]] = [
+        (
+            "bootstrap.servers",
+            Type.LIST,
+            REQUIRED,
+            HIGH,
+            "The brokers that clients connect to.",
+            None,
+        ),
+        ("key.converter", Type.CLASS, REQUIRED, HIGH, _CONVERTER.format("keys"), None),
+        ("value.converter", Type.CLASS, REQUIRED, HIGH, _CONVERTER.format("values"), None),
+        (
+            "header.converter",
+            Type.CLASS,
+            "org.apache.kafka.connect.storage.SimpleHeaderConverter",
+            LOW,
+            _CONVERTER.format("header values"),
+            None,
+        ),
+        ("listeners", Type.LIST, ("http://:8083",), LOW, "Addresses of the REST API.", None),
+        ("admin.listeners", Type.LIST, None, LOW, "Addresses of the administrative API.", None),
+        ("rest.advertised.host.name", Type.STRING, None, LOW, "The host that others use.", None),
+        ("rest.advertised.port", Type.INT, None, LOW, "The port that others use.", None),
+        ("plugin.path", Type.LIST, None, LOW, "Java's plug-ins, which are not read.", None),
+        (
+            "offset.flush.interval.ms",
+            Type.LONG,
+            60_000,
+            LOW,
+            "Interval at which to try committing offsets for tasks.",
+            at_least(1),
+        ),
+        (
+            "offset.flush.timeout.ms",
+            Type.LONG,
+            5_000,
+            LOW,
+            "Time for records to flush and offsets to be stored.",
+            at_least(1),
+        ),
+        (
+            "task.shutdown.graceful.timeout.ms",
+            Type.LONG,
+            5_000,
+            LOW,
+            "Time to wait for tasks to shut down gracefully, of all tasks together.",
+            at_least(0),
+        ),
+        ("topic.tracking.enable", Type.BOOLEAN, True, LOW, "Track the topics in use.", None),
+        ("topic.tracking.allow.reset", Type.BOOLEAN, True, LOW, "Allow to forget them.", None),
+        ("offset.storage.file.filename", Type.STRING, REQUIRED, HIGH, "The offset file.", None),
+    ]
+    definitions = ConfigDefinitions()
+    for name, type_, default, importance, doc, check in rows:
+        definitions.define(name, type_, default, doc, check, importance=importance)
+    return definitions
+
+
+STANDALONE: Final = _worker()
+"""The settings of a standalone worker."""
+SOURCE_PRODUCER: Final[Mapping[str, str]] = {
+    "acks": "all",
+    "max.in.flight.requests.per.connection": "1",
+    "enable.idempotence": "false",
+    "max.block.ms": str(MAX_LONG),
+    "delivery.timeout.ms": str((1 << 31) - 1),
+}
+"""The settings of the producers of tasks, below the worker's and the connector's."""
+SINK_CONSUMER: Final[Mapping[str, str]] = {
+    "auto.offset.reset": "earliest",
+    "enable.auto.commit": "false",
+}
