@@ -10,7 +10,7 @@ from ottla.testing.disk import SimulatedCrash, SimulatedDisk
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-STEP = int(os.environ.get("OTTLA_CRASH_STEP", "29"))
+STEP = int(os.environ.get("OTTLA_CRASH_STEP", "89"))
 """1 for every operation, as CI does by `scripts/simulate --crashes`."""
 _TWO_PATHS = ("rename", "link")
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from ottla.coordinator.group import GroupCoordinatorConfig
 from ottla.coordinator.group.classic.join import MAX_MEMBERS_BYTES, MAX_SHARED_BYTES
 from ottla.coordinator.group.classic.rebalance import ANSWERS_AT_ONCE
@@ -120,6 +122,7 @@ def test_a_sync_that_is_not_answered_fails_with_its_generation() -> None:
     assert answered >= ANSWERS_AT_ONCE - 1
 
 
+@pytest.mark.soak
 def test_a_group_that_fills_the_memory_shuts_no_other_out() -> None:
     """Members of others rejoin, with some more metadata as well; new groups have a share."""
     made = world()

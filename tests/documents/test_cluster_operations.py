@@ -138,6 +138,7 @@ def _brokers(shown: str) -> str:
     return next(line for line in shown.splitlines() if line.startswith("Brokers:")).split(":")[1]
 
 
+@pytest.mark.soak
 def test_a_broker_is_added_repaired_and_removed(site: Site) -> None:
     """Its replicas are in sync after each section."""
     printed = dict(site.steps("Add a broker"))

@@ -133,6 +133,7 @@ def test_a_node_as_compose_files_describe_it(container: Container) -> None:
     assert container.stop()[0] == 0
 
 
+@pytest.mark.soak
 def test_what_a_container_is_refused_with(container: Container) -> None:
     """One line, status 1: a directory of another cluster, no right to write, a wrong setting."""
     listeners = {"KAFKA_LISTENERS": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0"}

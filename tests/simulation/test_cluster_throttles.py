@@ -77,7 +77,8 @@ def _counted(cluster: SimulatedCluster, leader: int, follower: int) -> None:
     assert replica.bytes_in == size
 
 
-@pytest.mark.parametrize("names", with_soaks([LEADER, FOLLOWER]), ids=["leader", "follower"])
+@pytest.mark.soak
+@pytest.mark.parametrize("names", [LEADER, FOLLOWER], ids=["leader", "follower"])
 def test_a_throttled_reassignment_takes_its_time(names: dict[str, str]) -> None:
     """600 KB at 50 KB/s; the first eleven seconds' worth comes at once, as in Kafka."""
     cluster = SimulatedCluster(1, config=SETTINGS)

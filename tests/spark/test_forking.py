@@ -86,9 +86,19 @@ sys.exit(0 if 0 < port < 65536 else 3)
 """
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def forks() -> Iterator[ForkServer]:
-    """Give a running server."""
+    """Give a running server that the tests share."""
+    yield from _running()
+
+
+@pytest.fixture
+def own_forks() -> Iterator[ForkServer]:
+    """Give a server for a test that ends it."""
+    yield from _running()
+
+
+def _running() -> Iterator[ForkServer]:
     found = process.started()
     assert found is not None
     yield found
@@ -193,6 +203,7 @@ def test_variables_of_tasks_are_there_from_the_start() -> None:
     forks.end()
 
 
+@pytest.mark.soak
 def test_a_driver_may_have_a_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark gives another one to its tasks, and the driver's to processes that plan."""
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
@@ -225,15 +236,15 @@ def test_which_variables_a_server_has_for_tasks(
     assert process.of_tasks(config) == expected
 
 
-def test_without_a_server_python_runs(forks: ForkServer) -> None:
+def test_without_a_server_python_runs(own_forks: ForkServer) -> None:
     """A daemon starts by itself, and the launcher's path is still there."""
     found = [one for one in psutil.Process().children() if server.__name__ in words(one)]
     child = max(found, key=psutil.Process.create_time)  # that of Spark's session may be there, too
     child.kill()
     child.wait()
-    with start(forks, "-m", DAEMON, "pyspark.worker") as daemon:
+    with start(own_forks, "-m", DAEMON, "pyspark.worker") as daemon:
         assert port_of(daemon) > 0
-        assert forks.python not in words(daemon.pid)
+        assert own_forks.python not in words(daemon.pid)
         assert daemon.stdin is not None
         daemon.stdin.close()
 
@@ -350,7 +361,7 @@ def test_a_launcher_that_waits_no_more_keeps_its_streams(forks: ForkServer) -> N
         os.close(one)
 
 
-@pytest.mark.parametrize("closed", ["1>&-", "2>&-", "0<&- 1>&- 2>&-"])
+@pytest.mark.parametrize("closed", with_soaks(["1>&-", "2>&-", "0<&- 1>&- 2>&-"]))
 def test_a_driver_may_have_closed_its_streams(closed: str) -> None:
     """A daemon starts, forked or by itself."""
     command = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c", STREAMLESS]
@@ -372,6 +383,7 @@ def test_a_directory_that_is_deleted_is_none(forks: ForkServer, tmp_path: Path) 
     assert len(done.stdout) == PORT_SIZE, done.stderr.decode()
 
 
+@pytest.mark.soak
 def test_a_fork_has_the_variables_and_the_import_path_of_a_process(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -417,12 +429,13 @@ def test_signals_to_all_processes_leave_it_to_end_with_its_parent(forks: ForkSer
     test_a_worker_without_a_daemon_is_forked(forks)
 
 
-def test_it_ends_at_once_where_others_hold_its_input(forks: ForkServer) -> None:
+def test_it_ends_at_once_where_others_hold_its_input(own_forks: ForkServer) -> None:
     """A process that the driver has forked has the other end of that pipe, too."""
-    assert forks._process.stdin is not None
-    copy = os.dup(forks._process.stdin.fileno())
-    forks.end()
-    assert forks._process.returncode == -signal.SIGKILL  # it did not wait for the end of its input
+    assert own_forks._process.stdin is not None
+    copy = os.dup(own_forks._process.stdin.fileno())
+    own_forks.end()
+    # it did not wait for the end of its input
+    assert own_forks._process.returncode == -signal.SIGKILL
     os.close(copy)
 
 
@@ -454,6 +467,7 @@ def test_a_path_of_python_may_have_spaces(monkeypatch: pytest.MonkeyPatch, tmp_p
     forks.end()
 
 
+@pytest.mark.soak
 def test_an_environment_may_be_larger_than_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process with it starts by itself."""
     for number in range(12):

@@ -20,6 +20,7 @@ from ottla.streams import (
     StreamsBuilder,
     TopologyException,
 )
+from tests.soaks import with_soaks
 from tests.streams.cases import built
 from tests.streams.generated import KINDS, Generator
 from tests.streams.micro_batches import MicroBatches, Result, State
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
     from ottla.streams import Topology
     from tests.streams.cases import Input, Step
+
+SEEDS = with_soaks([range(2), range(2, 8)])
 
 
 def steps_of(kind: str, seed: int) -> tuple[list[Step], list[Input]] | None:
@@ -48,9 +51,10 @@ def steps_of(kind: str, seed: int) -> tuple[list[Step], list[Input]] | None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_repeated_micro_batch_makes_the_same_state(kind: str) -> None:
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_a_repeated_micro_batch_makes_the_same_state(kind: str, seeds: range) -> None:
     """Whatever the order in which rows reach a task, and however often: records and digest too."""
-    for seed in range(8):
+    for seed in seeds:
         case = steps_of(kind, seed)
         if case is None:
             continue
@@ -70,12 +74,13 @@ def test_a_repeated_micro_batch_makes_the_same_state(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_state_that_is_rebuilt_is_the_live_one(kind: str) -> None:
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_state_that_is_rebuilt_is_the_live_one(kind: str, seeds: range) -> None:
     """A processor made again for each record ends with what one for all records has.
 
     Of topologies that return records to themselves the records of a micro-batch differ.
     """
-    for seed in range(8):
+    for seed in seeds:
         case = steps_of(kind, seed)
         if case is None:
             continue

@@ -15,14 +15,16 @@ from ottla.streams import (
 )
 from ottla.streams.plan.plan import layout
 from ottla.testing import PipelineDriver
+from tests.soaks import with_soaks
 from tests.streams.cases import built, run
 from tests.streams.generated import KINDS, Generator
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_restarts_change_no_result(kind: str) -> None:
+@pytest.mark.parametrize("seeds", with_soaks([range(3), range(3, 12)]))
+def test_restarts_change_no_result(kind: str, seeds: range) -> None:
     """The plan can be pickled; a task made again every three records writes the same."""
-    for seed in range(12):
+    for seed in seeds:
         generator = Generator(seed, kind)
         steps = generator.make()
         inputs = generator.inputs()

@@ -190,6 +190,7 @@ def test_another_writer_meanwhile(lake: Lake, monkeypatch: pytest.MonkeyPatch) -
     assert lake.ids() == [number for number in lake.topic.sent if number != 3]
 
 
+@pytest.mark.soak
 def test_small_files_are_compacted(lake: Lake) -> None:
     """Rows and offsets stay, files go."""
     for _ in range(6):
@@ -205,6 +206,7 @@ def test_small_files_are_compacted(lake: Lake) -> None:
     assert lake.ids() == lake.topic.sent
 
 
+@pytest.mark.soak
 def test_a_sync_between_two_rewrites(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next one has the offsets of the snapshot that it rewrites, so none is added twice."""
     for _ in range(3):

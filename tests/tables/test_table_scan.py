@@ -22,6 +22,7 @@ from ottla.tables import partition_files, read_only, sources
 from ottla.tables.values import Json
 from ottla.testing import Cluster, Kafka
 from ottla.types import TopicPartition, Uuid
+from tests.soaks import with_soaks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -495,7 +496,7 @@ def test_a_copy_of_a_deleted_topic_is_refused(tmp_path: Path) -> None:
         tables.scan("t", data_dirs=roots)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", with_soaks(range(4)))
 def test_random_damage_is_found_or_harmless(tmp_path: Path, seed: int) -> None:
     """Flipped bits, sizes, missing and additional bytes, indexes of noise: no wrong row."""
     rng = Random(seed)

@@ -106,6 +106,7 @@ def test_a_paused_controller_is_replaced(three: Kafka) -> None:
     three.start(first)
 
 
+@pytest.mark.soak
 def test_a_later_cluster_has_data_and_ports_of_the_earlier(three: Kafka, data_dir: Path) -> None:
     """The voters of the quorum are known by their ports."""
     orders = three.topic("kept").produce("value")

@@ -15,6 +15,7 @@ from ottla.testing.errors import ClusterError
 from ottla.testing.fault_environment import ClusterClock
 from ottla.testing.fault_network import CLIENTS, NetworkFaults, Pipe
 from ottla.testing.kafka import Kafka
+from tests.soaks import with_soaks
 from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
@@ -217,7 +218,7 @@ def test_a_group_without_commits_lags_by_all_records(one: Kafka) -> None:
         assert kafka.lag(kafka.group()) == 3
 
 
-@pytest.mark.parametrize("fault", ["freeze", "fill", "pause", "cut"])
+@pytest.mark.parametrize("fault", with_soaks(["freeze", "fill", "pause", "cut"]))
 def test_a_cluster_with_a_fault_is_stopped(fault: str) -> None:
     """The stop heals first; it waited for a frozen disk for ever."""
     with Cluster(nodes=3) as cluster:

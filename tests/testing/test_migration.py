@@ -11,6 +11,7 @@ import pytest
 
 from ottla import Admin
 from ottla.testing import Cluster
+from tests.soaks import with_soaks
 from tests.waits import WAIT_S
 
 DOCUMENTS = Path(__file__).parents[2] / "docs"
@@ -47,7 +48,7 @@ def run(example: str, bootstrap: str) -> str:
     return ran.stdout
 
 
-@pytest.mark.parametrize("library", ["confluent-kafka", "aiokafka", "kafka-python"])
+@pytest.mark.parametrize("library", with_soaks(["confluent-kafka", "aiokafka", "kafka-python"]))
 def test_both_versions_of_a_program_print_the_same(library: str) -> None:
     """The second one sends another record, so that its offset is one more."""
     before, after = blocks("migration.md")[library]
@@ -60,6 +61,7 @@ def test_both_versions_of_a_program_print_the_same(library: str) -> None:
     assert second == first.replace("stored at 0", "stored at 1")
 
 
+@pytest.mark.soak
 def test_the_tutorial_prints_what_it_shows() -> None:
     """Its commands and programs run in order on one node; the installation is left out."""
     text = (DOCUMENTS / "tutorial.md").read_text(encoding="utf-8")

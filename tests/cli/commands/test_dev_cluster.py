@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 SECONDS = 60
 
 
+@pytest.mark.soak
 def test_nodes_serve_until_ctrl_c_and_keep_their_data(tmp_path: Path) -> None:
     """Every process has ended, cleanly; the directories can be started again."""
     port = ports_in_a_row(4)

@@ -72,6 +72,7 @@ def test_the_first_half_needs_nothing_else(tmp_path: Path) -> None:
     assert left_behind(tmp_path) == []
 
 
+@pytest.mark.soak
 def test_the_demo_is_the_first_half(tmp_path: Path) -> None:
     """`ottla demo` shows the same."""
     process = start("demo", directory=tmp_path)
@@ -201,6 +202,7 @@ def test_the_worst_week_is_a_complete_one() -> None:
     assert found.subtitle.startswith("1,120 flights, 110 cancelled")
 
 
+@pytest.mark.soak
 def test_the_picture_is_a_png(tmp_path: Path) -> None:
     """With carriers whose names are not known, and without a complete week."""
     from ottla.quickstart.picture import draw  # loads matplotlib

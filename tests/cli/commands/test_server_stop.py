@@ -93,6 +93,7 @@ def test_nodes_are_chosen_and_stopped(
     assert processes.running[0].wait(60) == 0
 
 
+@pytest.mark.soak
 def test_a_properties_file_names_one_of_two_nodes_with_the_same_id(
     processes: Processes, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -133,6 +134,7 @@ def test_a_wrong_ready_file(
 LEVEL = ("--log-level", "WARN")
 
 
+@pytest.mark.soak
 def test_the_command_for_a_taken_port_works_when_pasted(
     processes: Processes, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -101,6 +101,7 @@ def test_probes_of_a_running_node_are_good(cluster: Cluster) -> None:
     assert [one["remaining"] for one in content["recovery"].values()] == [0]
 
 
+@pytest.mark.soak
 def test_a_node_that_is_a_controller_only_is_ready(tmp_path: Path) -> None:
     """It is no broker that could be fenced: container and Kubernetes probes wait for no such."""
     file = tmp_path / "server.properties"

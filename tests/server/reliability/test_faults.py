@@ -336,6 +336,7 @@ def test_sigterm_under_load(tmp_path: Path) -> None:
     half.close()
 
 
+@pytest.mark.soak
 def test_a_second_sigterm_ends_the_process_at_once(tmp_path: Path) -> None:
     """The first one waits for a flush that hangs; the second one does not."""
     process = Process(tmp_path)

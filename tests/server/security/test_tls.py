@@ -18,6 +18,7 @@ from ottla import Admin, Consumer, Producer
 from ottla.errors import KafkaError, SslAuthenticationError
 from ottla.testing.cluster import Cluster
 from tests.server.security.certificates import PASSWORD, Authority
+from tests.soaks import with_soaks
 from tests.waits import WAIT_S, wait_for
 
 if TYPE_CHECKING:
@@ -220,35 +221,35 @@ def test_a_new_certificate_needs_no_restart(
         admin.list_topics()
 
 
-def test_a_java_key_store(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", with_soaks(["jks", "pkcs12"]))
+def test_a_java_key_store(tmp_path: Path, kind: str) -> None:
     """A store of keytool in the old format and in the new one, both with the type JKS."""
     if shutil.which("keytool") is None:
         raise AssertionError("keytool is missing: the tests need a JVM")
-    for kind in ("jks", "pkcs12"):
-        store = tmp_path / f"node.{kind}"
-        command = f"""keytool -genkeypair -alias node -keyalg EC -groupname secp256r1 -validity 2
-            -dname CN=localhost -ext SAN=dns:localhost -storetype {kind} -keystore {store}
-            -storepass {PASSWORD} -keypass {PASSWORD}"""
-        subprocess.run(command.split(), check=True, capture_output=True, env=os.environ)
-        settings = {
-            "listeners": "TLS://localhost:0,INSIDE://localhost:0,CONTROLLER://localhost:0",
-            "listener.security.protocol.map": MAP,
-            "inter.broker.listener.name": "INSIDE",
-            "ssl.keystore.location": str(store),
-            "ssl.keystore.password": PASSWORD,
-            "ssl.key.password": PASSWORD,
+    store = tmp_path / f"node.{kind}"
+    command = f"""keytool -genkeypair -alias node -keyalg EC -groupname secp256r1 -validity 2
+        -dname CN=localhost -ext SAN=dns:localhost -storetype {kind} -keystore {store}
+        -storepass {PASSWORD} -keypass {PASSWORD}"""
+    subprocess.run(command.split(), check=True, capture_output=True, env=os.environ)
+    settings = {
+        "listeners": "TLS://localhost:0,INSIDE://localhost:0,CONTROLLER://localhost:0",
+        "listener.security.protocol.map": MAP,
+        "inter.broker.listener.name": "INSIDE",
+        "ssl.keystore.location": str(store),
+        "ssl.keystore.password": PASSWORD,
+        "ssl.key.password": PASSWORD,
+    }
+    with Cluster(config=settings) as cluster:
+        assert presented(address(cluster, "TLS"))
+        own: dict[str, Any] = {
+            "ssl_truststore_type": "JKS",
+            "ssl_truststore_location": str(store),
+            "ssl_truststore_password": PASSWORD,
         }
-        with Cluster(config=settings) as cluster:
-            assert presented(address(cluster, "TLS"))
-            own: dict[str, Any] = {
-                "ssl_truststore_type": "JKS",
-                "ssl_truststore_location": str(store),
-                "ssl_truststore_password": PASSWORD,
-            }
-            with Admin(
-                bootstrap_servers=address(cluster, "TLS"), security_protocol="SSL", **own
-            ) as admin:
-                admin.list_topics()
+        with Admin(
+            bootstrap_servers=address(cluster, "TLS"), security_protocol="SSL", **own
+        ) as admin:
+            admin.list_topics()
 
 
 def test_a_client_without_tls_learns_at_once_that_it_needs_it(tmp_path: Path) -> None:

@@ -352,6 +352,7 @@ def test_a_place_that_takes_no_files_is_refused_in_one_line(tmp_path: Path) -> N
     assert "Traceback" not in errors
 
 
+@pytest.mark.soak
 def test_descriptors_that_run_out_pause_the_accepting_only(tmp_path: Path) -> None:
     """With 128 of them and 120 clients, the log works; new clients are served when some leave."""
     ready = tmp_path / "ready.json"
@@ -410,6 +411,7 @@ def test_too_few_descriptors_for_a_file_take_no_directory_offline(
     assert ErrorCode.KAFKA_STORAGE_ERROR == KAFKA_STORAGE_ERROR
 
 
+@pytest.mark.soak
 def test_a_process_whose_disk_is_full_ends_with_one_line(tmp_path: Path) -> None:
     """The kernel refuses bytes beyond 12 MiB a file: 56, then exit 1 and what to do."""
     ready = tmp_path / "ready.json"

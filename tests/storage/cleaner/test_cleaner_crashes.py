@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ottla.storage.log.partition_log import PartitionLog
 
 LATER_MS = NOW_MS + 10 * COMPACT.delete_retention_ms
-STEP = int(os.environ.get("OTTLA_CRASH_STEP", "5"))
+STEP = int(os.environ.get("OTTLA_CRASH_STEP", "11"))
 """1 for a crash at every call, as CI does by `scripts/simulate --crashes`."""
 
 

@@ -35,6 +35,7 @@ from ottla.streams.plan.plan import FIELDS, OUTPUT, plan_for
 from ottla.streams.processors.aggregates import Fold
 from ottla.streams.run.spark_tasks import BATCH_TIME, StageProcessor, StageWork, in_order
 from ottla.testing import PipelineDriver
+from tests.soaks import with_soaks
 from tests.streams.run.test_spark_tasks import SCHEMA, Handle, results
 
 if TYPE_CHECKING:
@@ -148,10 +149,11 @@ def generated(seed: int) -> Given:
 
 @pytest.mark.parametrize("kind", COUNTS)
 @pytest.mark.parametrize("cache", [10_000_000, 1])
-def test_counts_end_as_one_by_one(kind: str, cache: int) -> None:
+@pytest.mark.parametrize("seeds", with_soaks([range(1), range(1, 6)]))
+def test_counts_end_as_one_by_one(kind: str, cache: int, seeds: range) -> None:
     """Late records as well; with a small cache parts are given on earlier."""
     config = StreamsConfig(statestore_cache_max_bytes=cache)
-    for seed in range(6):
+    for seed in seeds:
         batches = generated(seed)
         found, count = run_combined(planned(counts(COUNTS[kind], config)), batches)
         expected = run_one_by_one(counts(COUNTS[kind], config), batches)
