@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.soaks import with_soaks
+
 SCRIPT = Path(__file__).parents[2] / "scripts" / "fuzz_node.py"
 FRAMES = 2000
 
@@ -22,7 +24,7 @@ def fuzz_node() -> Any:
     return module
 
 
-@pytest.mark.parametrize("listener", ["broker", "controller"])
+@pytest.mark.parametrize("listener", with_soaks(["broker", "controller"]))
 def test_a_node_stands_mutated_requests_of_every_api(listener: str) -> None:
     """The node responds or closes, keeps running within bounds, and serves other clients."""
     figures = fuzz_node().run(FRAMES, kind=listener)

@@ -154,6 +154,7 @@ def test_what_a_container_is_refused_with(container: Container) -> None:
         assert "Traceback" not in done.stderr
 
 
+@pytest.mark.soak
 def test_without_variables_the_node_serves_localhost(container: Container) -> None:
     """The listeners of Kafka's image; other arguments are flags of server-start."""
     done = container.run("--check")

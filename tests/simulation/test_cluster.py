@@ -102,6 +102,7 @@ def test_another_controller_takes_over(power: bool) -> None:  # noqa: FBT001 - p
     cluster.run(work())
 
 
+@pytest.mark.soak
 def test_brokers_turn_to_the_next_controller_before_their_sessions_end() -> None:
     """A heartbeat to a controller that does not answer is given up after half of the session."""
     cluster = SimulatedCluster(3)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import pytest
+
 from ottla import NewTopic, TopicPartition
 from ottla.metadata.partition import LeaderRecoveryState
 from ottla.testing.simulation import SimulatedCluster
 from tests.waits import until
 
 if TYPE_CHECKING:
-    import pytest
-
     from ottla.metadata.partition import PartitionRegistration
 
 UNCLEAN = {"unclean.leader.election.interval.ms": "1000"}
@@ -38,6 +38,7 @@ async def _produce(cluster: SimulatedCluster, value: bytes) -> None:
         await producer.flush()
 
 
+@pytest.mark.soak
 def test_an_unregistered_broker_that_runs_is_registered_again_by_a_restart_only(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

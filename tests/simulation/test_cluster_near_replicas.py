@@ -119,6 +119,7 @@ def test_a_consumer_returns_to_the_leader_when_its_near_replica_is_gone() -> Non
     cluster.run(work())
 
 
+@pytest.mark.soak
 def test_a_partition_of_other_brokers_is_led_elsewhere() -> None:
     """A client with old metadata has to refresh it; a partition that is nowhere is unknown."""
     cluster = _cluster(4)

@@ -595,6 +595,7 @@ def _starts_at(replica: Partition, offset: int) -> bool:
     return replica.log.log_start_offset == offset
 
 
+@pytest.mark.soak
 def test_with_copies_disabled_the_tier_is_read_and_expires() -> None:
     """No further segment is copied; local segments expire with the whole log."""
     cluster = TieredCluster(47)

@@ -379,6 +379,7 @@ def test_a_move_continues_after_a_clean_stop() -> None:
     _simulate(work, 36)
 
 
+@pytest.mark.soak
 def test_a_replica_comes_to_the_directory_that_was_requested_before() -> None:
     """As the tool does for one that a reassignment adds: until then it is not available."""
     cluster = SimulatedCluster(37, config=CONFIG)
@@ -401,6 +402,7 @@ def test_a_replica_comes_to_the_directory_that_was_requested_before() -> None:
     cluster.run(work())
 
 
+@pytest.mark.soak
 def test_moves_that_are_refused() -> None:
     """Codes as of Kafka; the directory of a replica that is not there yet is remembered."""
     cluster = SimulatedCluster(35, config=CONFIG)

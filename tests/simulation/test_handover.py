@@ -63,6 +63,7 @@ def test_a_stopped_controller_hands_over_to_a_voter_that_is_there(seed: int) -> 
     cluster.run(work())
 
 
+@pytest.mark.soak
 def test_a_controller_that_starts_again_is_elected_at_once() -> None:
     """Its followers need not wait for the end of their fetches: a leader asks for no votes."""
     cluster = SimulatedCluster(41)

@@ -254,6 +254,7 @@ def test_a_voter_answers_while_its_logs_are_loaded(monkeypatch: pytest.MonkeyPat
     cluster.run(work())
 
 
+@pytest.mark.soak
 def test_a_name_is_used_again_without_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker takes the deleted partitions out of the checkpoints before their names return."""
     cluster = SimulatedCluster(27, config=FLUSHES)

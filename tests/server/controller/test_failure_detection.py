@@ -12,6 +12,7 @@ from ottla.raft import driver
 from ottla.server.controller import schedule
 from ottla.server.controller.schedule import ProbeResult, probe
 from ottla.testing.simulation import SimulatedCluster
+from tests.soaks import with_soaks
 from tests.waits import until
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ def test_a_killed_controller_is_replaced_at_once() -> None:
     cluster.run(work())
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("mistake", "scenario"),
     [
@@ -101,7 +103,7 @@ def test_a_planted_bug_of_voters_is_found(
     ("power", "is_enabled", "is_quick"),
     [(False, True, True), (True, True, False), (False, False, False)],
 )
-@pytest.mark.parametrize("is_controller", [False, True])
+@pytest.mark.parametrize("is_controller", with_soaks([False, True]))
 def test_only_a_refused_connection_ends_a_session(
     *, power: bool, is_enabled: bool, is_quick: bool, is_controller: bool
 ) -> None:
@@ -203,6 +205,7 @@ def _killed_process() -> None:
     )
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("right", "wrong", "scenario"),
     [

@@ -311,6 +311,7 @@ def test_sigterm_while_starting(tmp_path: Path, delay_s: float) -> None:
     assert again.end()[0] == 0
 
 
+@pytest.mark.soak
 def test_sigterm_under_load(tmp_path: Path) -> None:
     """With a writer and half a frame: exit 0, and all that was acknowledged is there."""
     process = Process(tmp_path)

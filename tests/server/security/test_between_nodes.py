@@ -119,6 +119,7 @@ def test_nodes_log_in_by_tokens() -> None:
             replicate(cluster, "later")
 
 
+@pytest.mark.soak
 def test_brokers_log_in_by_scram() -> None:
     """With credentials that an admin stores while they run: until then they replicate nothing."""
     changes = {
