@@ -92,6 +92,11 @@ COMMANDS: dict[str, Command] = {
         "config",
         "Show a node's settings and their origins.",
     ),
+    "connect-distributed": Command(
+        "ottla.cli.commands.connect_distributed",
+        "connect_distributed",
+        "Run a worker of a group that divides connectors and tasks.",
+    ),
     "connect-standalone": Command(
         "ottla.cli.commands.connect_standalone",
         "connect_standalone",

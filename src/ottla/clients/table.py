@@ -46,6 +46,8 @@ class AsyncTable:
         timeout: seconds until `start`, `read_to_end` or `write` raise TimeoutError.
         on_change: called with each key and its new value, None for a deleted one; in the loop, so
             it must not wait. An error that it raises ends the reading, and calls raise it.
+        on_read: called after the changes of each step of reading with the offset after the last
+            record of each partition that was read; likewise in the loop.
 
     Raises ConfigError for settings that are unknown or invalid.
     """
@@ -57,8 +59,10 @@ class AsyncTable:
         config: Mapping[str, Any],
         timeout: float = 60.0,
         on_change: Callable[[bytes, bytes | None], None] | None = None,
+        on_read: Callable[[dict[int, int]], None] | None = None,
     ) -> None:
         self.topic = topic
+        self._on_read = on_read
         self._timeout = timeout
         self._core = CompactedTable(on_change)
         self._consumer = AsyncConsumer(
@@ -169,6 +173,8 @@ class AsyncTable:
             records = []
         for record in records:
             table.apply(record.key, record.value)
+        if records and self._on_read is not None:
+            self._on_read({record.partition: record.offset + 1 for record in records})
         positions = {
             partition.partition: await self._consumer.position(partition)
             for partition in self._partitions

@@ -49,7 +49,7 @@ def connect_standalone(worker: str, connectors: tuple[str, ...]) -> None:
     from ottla.http.host import HttpHost, UnsafePages, is_loopback
 
     requests = [read_connector(it) for it in connectors]
-    host, port = _listener(settings.get("listeners", "http://:8083"))
+    host, port = read_listener(settings.get("listeners", "http://:8083"))
     if not is_loopback(host):
         text = f"listeners: other machines reach {host}; listen on 127.0.0.1 (docs/connect.md)"
         raise click.ClickException(text)
@@ -58,7 +58,7 @@ def connect_standalone(worker: str, connectors: tuple[str, ...]) -> None:
     except OSError as error:
         raise click.ClickException(f"cannot listen on {host}:{port}: {error.strerror}") from error
     try:
-        cluster_id = _cluster_id(settings)
+        cluster_id = find_cluster_id(settings)
         running = Standalone(settings, f"{host}:{server.address[1]}")
     except ConfigErrors as error:
         raise click.ClickException(f"{worker}: {error}") from error
@@ -78,7 +78,7 @@ def connect_standalone(worker: str, connectors: tuple[str, ...]) -> None:
         running.stop()
 
 
-def _listener(text: str) -> tuple[str, int]:
+def read_listener(text: str) -> tuple[str, int]:
     """Return the address of the first listener; without a host it is this machine's own."""
     parts = urlsplit(text.split(",", maxsplit=1)[0].strip().lower())
     if parts.scheme != "http" or parts.port is None:
@@ -87,7 +87,8 @@ def _listener(text: str) -> tuple[str, int]:
     return ("127.0.0.1" if host == "localhost" else host), parts.port
 
 
-def _cluster_id(settings: dict[str, str]) -> str:
+def find_cluster_id(settings: dict[str, str]) -> str:
+    """Ask the brokers of a worker's settings for their cluster's id."""
     from ottla.clients.admin.blocking import Admin
     from ottla.config.client import AdminConfig
     from ottla.errors import KafkaError

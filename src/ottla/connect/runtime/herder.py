@@ -120,13 +120,13 @@ class Herder:
         self.configs = ConfigState()
         self.statuses = StatusState()
         self._type_of = type_of
-        self._effects: list[Effect] = []
+        self._effects: list[Any] = []
         self._running: set[ConnectorTaskId] = set()
         self._applied: dict[str, Mapping[str, str]] = {}
         """The configuration of which each connector last made the settings of its tasks."""
 
-    def take_effects(self) -> list[Effect]:
-        """Return the effects since the last call."""
+    def take_effects(self) -> list[Any]:
+        """Return the effects since the last call: `Effect`s, and those of a subclass."""
         effects, self._effects = self._effects, []
         return effects
 

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     class OffsetStorage(Protocol):
         """Where offsets are stored: a file or a topic."""
 
-        entries: dict[bytes | None, bytes | None]
+        @property
+        def entries(self) -> dict[bytes | None, bytes | None]:
+            """The stored offsets."""
 
         def put(self, entries: Mapping[bytes, bytes | None]) -> None:
             """Store entries, before it returns."""
@@ -50,10 +52,15 @@ class OffsetStore:
         self._storage = storage
         self._lock = threading.Lock()
         self._keys: dict[bytes, bytes] = {}
-        for key in storage.entries:
-            parsed = _parsed_key(key)
-            if parsed is not None and key is not None:
-                self._keys[_key(*parsed)] = key
+        self.find_keys()
+
+    def find_keys(self) -> None:
+        """Look for the keys that others have stored."""
+        with self._lock:
+            for key in self._storage.entries:
+                parsed = _parsed_key(key)
+                if parsed is not None and key is not None:
+                    self._keys[_key(*parsed)] = key
 
     def get(self, connector: str, partition: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the offset of a partition, None without one."""

@@ -52,13 +52,17 @@ _TARGETS: Final = {
 }
 
 
-class _HttpError(Exception):
+class HttpError(Exception):
+    """An answer of an error by its status."""
+
     def __init__(self, status: int, text: str | None = None, *, is_plain: bool = False) -> None:
         super().__init__(text or f"HTTP {status} {HTTPStatus(status).phrase}")
         self.status, self.is_plain = status, is_plain
 
 
-class _Answer(NamedTuple):
+class Answer(NamedTuple):
+    """An answer: its body is written as JSON."""
+
     body: Any = None
     status: int = 200
     headers: Mapping[str, str] = {}
@@ -68,21 +72,21 @@ def _bytes(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def _json(answer: _Answer) -> Response:
+def _json(answer: Answer) -> Response:
     body = b"" if answer.body is None else _bytes(answer.body)
     media_type = None if answer.body is None else "application/json"
     return Response(body, answer.status, dict(answer.headers), media_type)
 
 
 def _failure(error: Exception) -> Response:
-    if isinstance(error, _HttpError):
+    if isinstance(error, HttpError):
         body = _bytes({"error_code": error.status, "message": str(error)})
         media_type = None if error.is_plain else "application/json"
         return Response(body, error.status, media_type=media_type)
     status = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 500)
     if status == 500 and not isinstance(error, ConnectException):
         log.error("a request failed", exc_info=error)
-    return _json(_Answer({"error_code": status, "message": str(error)}, status))
+    return _json(Answer({"error_code": status, "message": str(error)}, status))
 
 
 class ConnectApi:
@@ -93,7 +97,7 @@ class ConnectApi:
         self._worker = worker
         self._cluster_id = cluster_id
         connector, task = "connectors/*", "connectors/*/tasks/*"
-        self._routes: dict[tuple[str, str], Callable[..., Awaitable[_Answer]]] = {
+        self._routes: dict[tuple[str, str], Callable[..., Awaitable[Answer]]] = {
             ("GET", ""): self._root,
             ("GET", "health"): self._health,
             ("GET", "connectors"): self._list,
@@ -132,18 +136,18 @@ class ConnectApi:
         except Exception as error:  # noqa: BLE001 - every one is an answer
             return _failure(error)
 
-    async def _dispatch(self, request: Request) -> _Answer:
+    async def _dispatch(self, request: Request) -> Answer:
         raw: bytes = request.scope.get("raw_path") or request.url.path.encode()
         path = raw.decode("ascii", "replace").partition("?")[0].strip("/")
         words = [unquote(it) for it in path.split("/")] if path else []
         shape, parts = _shape(words)
         allowed = [method for method, known in self._routes if known == shape]
         if not allowed:
-            raise _HttpError(404, is_plain=True)
+            raise HttpError(404, is_plain=True)
         method = "GET" if request.method == "HEAD" else request.method
         handler = self._routes.get((method, shape))
         if handler is None:
-            raise _HttpError(405, is_plain=True)
+            raise HttpError(405, is_plain=True)
         return await handler(request, *parts)
 
     async def _call(self, step: Callable[[Any], Any]) -> Any:
@@ -151,29 +155,29 @@ class ConnectApi:
 
     def _ask(
         self, step: Callable[[Any, str], Any], status: int = 200
-    ) -> Callable[..., Awaitable[_Answer]]:
-        async def handler(_: Request, name: str) -> _Answer:
-            return _Answer(await self._call(lambda herder: step(herder, name)), status)
+    ) -> Callable[..., Awaitable[Answer]]:
+        async def handler(_: Request, name: str) -> Answer:
+            return Answer(await self._call(lambda herder: step(herder, name)), status)
 
         return handler
 
-    def _target(self, target: TargetState, status: int) -> Callable[..., Awaitable[_Answer]]:
+    def _target(self, target: TargetState, status: int) -> Callable[..., Awaitable[Answer]]:
         return self._ask(lambda herder, name: herder.set_target(name, target), status)
 
     # ------------------------------------------------------------ the worker
 
-    async def _root(self, _: Request) -> _Answer:
-        return _Answer(
+    async def _root(self, _: Request) -> Answer:
+        return Answer(
             {"version": PLUGIN_VERSION, "commit": _COMMIT, "kafka_cluster_id": self._cluster_id}
         )
 
-    async def _health(self, _: Request) -> _Answer:
+    async def _health(self, _: Request) -> Answer:
         await self._call(lambda _: None)  # the herder's thread answers
-        return _Answer({"status": "healthy", "message": _HEALTHY})
+        return Answer({"status": "healthy", "message": _HEALTHY})
 
     # ------------------------------------------------------------ connectors
 
-    async def _list(self, request: Request) -> _Answer:
+    async def _list(self, request: Request) -> Answer:
         wanted = set(request.query_params.getlist("expand")) & {"status", "info"}
 
         def step(herder: Any) -> Any:
@@ -189,13 +193,13 @@ class ConnectApi:
                         log.debug("%s has no %s yet", name, kind)
             return expanded
 
-        return _Answer(await self._call(step))
+        return Answer(await self._call(step))
 
-    async def _create(self, request: Request) -> _Answer:
+    async def _create(self, request: Request) -> Answer:
         body = await _object(request)
         name, config = body.get("name"), body.get("config")
         if body.keys() - {"name", "config", "initial_state"} or not isinstance(config, dict):
-            raise _HttpError(500, "Unrecognized fields, or no config")
+            raise HttpError(500, "Unrecognized fields, or no config")
         name = str(name or config.get("name") or "").strip()
         initial = body.get("initial_state")
         target = initial_target(initial)
@@ -203,23 +207,23 @@ class ConnectApi:
         _, info = await asyncio.wrap_future(
             self._worker.put(name, full, may_replace=False, initial=target)
         )
-        return _Answer(info, 201, _location(request, name))
+        return Answer(info, 201, _location(request, name))
 
-    async def _put(self, request: Request, name: str) -> _Answer:
+    async def _put(self, request: Request, name: str) -> Answer:
         config = _with_name(name, await _object(request))
         is_new, info = await asyncio.wrap_future(self._worker.put(name, config, may_replace=True))
-        return _Answer(info, 201, _location(request, name)) if is_new else _Answer(info)
+        return Answer(info, 201, _location(request, name)) if is_new else Answer(info)
 
-    async def _patch(self, request: Request, name: str) -> _Answer:
+    async def _patch(self, request: Request, name: str) -> Answer:
         changes = await _object(request)
-        return _Answer(await asyncio.wrap_future(self._worker.patch(name, changes)))
+        return Answer(await asyncio.wrap_future(self._worker.patch(name, changes)))
 
-    async def _restart(self, request: Request, name: str) -> _Answer:
+    async def _restart(self, request: Request, name: str) -> Answer:
         include = request.query_params.get("includeTasks", "").lower() == "true"
         failed = request.query_params.get("onlyFailed", "").lower() == "true"
         if not include and not failed:
-            return _Answer(await self._call(lambda herder: herder.restart(name)), 204)
-        return _Answer(
+            return Answer(await self._call(lambda herder: herder.restart(name)), 204)
+        return Answer(
             await self._call(
                 lambda herder: herder.restart_with_tasks(
                     name, include_tasks=include, only_failed=failed
@@ -228,52 +232,52 @@ class ConnectApi:
             202,
         )
 
-    async def _task_status(self, _: Request, name: str, number: str) -> _Answer:
+    async def _task_status(self, _: Request, name: str, number: str) -> Answer:
         task = _task(name, number)
-        return _Answer(await self._call(lambda herder: herder.task_status(task)))
+        return Answer(await self._call(lambda herder: herder.task_status(task)))
 
-    async def _restart_task(self, _: Request, name: str, number: str) -> _Answer:
+    async def _restart_task(self, _: Request, name: str, number: str) -> Answer:
         task = _task(name, number)
-        return _Answer(await self._call(lambda herder: herder.restart_task(task)), 204)
+        return Answer(await self._call(lambda herder: herder.restart_task(task)), 204)
 
-    async def _topics(self, _: Request, name: str) -> _Answer:
+    async def _topics(self, _: Request, name: str) -> Answer:
         if not self._worker.values["topic.tracking.enable"]:
-            raise _HttpError(403, "Topic tracking is disabled.")
+            raise HttpError(403, "Topic tracking is disabled.")
         topics = await self._call(lambda herder: herder.topics(name))
-        return _Answer({name: {"topics": topics}})
+        return Answer({name: {"topics": topics}})
 
-    async def _reset_topics(self, _: Request, name: str) -> _Answer:
+    async def _reset_topics(self, _: Request, name: str) -> Answer:
         values = self._worker.values
         if not values["topic.tracking.enable"]:
-            raise _HttpError(403, "Topic tracking is disabled.")
+            raise HttpError(403, "Topic tracking is disabled.")
         if not values["topic.tracking.allow.reset"]:
-            raise _HttpError(403, "Topic tracking reset is disabled.")
-        return _Answer(await self._call(lambda herder: herder.reset_topics(name)), 202)
+            raise HttpError(403, "Topic tracking reset is disabled.")
+        return Answer(await self._call(lambda herder: herder.reset_topics(name)), 202)
 
     # ------------------------------------------------------------ offsets
 
-    async def _offsets(self, _: Request, name: str) -> _Answer:
-        return _Answer({"offsets": await asyncio.wrap_future(self._worker.offsets(name))})
+    async def _offsets(self, _: Request, name: str) -> Answer:
+        return Answer({"offsets": await asyncio.wrap_future(self._worker.offsets(name))})
 
-    async def _alter_offsets(self, request: Request, name: str) -> _Answer:
+    async def _alter_offsets(self, request: Request, name: str) -> Answer:
         offsets = (await _object(request)).get("offsets")
         if not offsets:
             text = "Partitions / offsets need to be provided for an alter offsets request"
             raise BadRequestException(text)
         if not isinstance(offsets, list) or not all(map(_is_offset, offsets)):
-            raise _HttpError(500, "Offsets are a list of partition and offset")
+            raise HttpError(500, "Offsets are a list of partition and offset")
         message = await asyncio.wrap_future(self._worker.alter_offsets(name, offsets))
-        return _Answer({"message": message})
+        return Answer({"message": message})
 
-    async def _reset_offsets(self, _: Request, name: str) -> _Answer:
+    async def _reset_offsets(self, _: Request, name: str) -> Answer:
         message = await asyncio.wrap_future(self._worker.alter_offsets(name, None))
-        return _Answer({"message": message})
+        return Answer({"message": message})
 
     # ------------------------------------------------------------ plug-ins
 
-    async def _plugins(self, request: Request) -> _Answer:
+    async def _plugins(self, request: Request) -> Answer:
         everything = request.query_params.get("connectorsOnly", "true").lower() == "false"
-        return _Answer(
+        return Answer(
             [
                 {"class": it.java_class, "type": it.type, "version": it.version}
                 for it in self._worker.plugins.plugins
@@ -281,7 +285,7 @@ class ConnectApi:
             ]
         )
 
-    async def _plugin_config(self, _: Request, name: str) -> _Answer:
+    async def _plugin_config(self, _: Request, name: str) -> Answer:
         types = (
             *("source", "sink", "converter", "header_converter", "transformation", "predicate"),
         )
@@ -293,19 +297,19 @@ class ConnectApi:
         common = {"source": SOURCE, "sink": SINK}.get(plugin.type)
         if common is not None:
             keys = {**common.keys, **keys}
-        return _Answer([key_info(it) for it in keys.values()])
+        return Answer([key_info(it) for it in keys.values()])
 
-    async def _validate(self, request: Request, name: str) -> _Answer:
+    async def _validate(self, request: Request, name: str) -> Answer:
         config = {key: str(value) for key, value in (await _object(request)).items()}
         kind = config.get("connector.class")
         if kind is not None and kind.rpartition(".")[2] != name.rpartition(".")[2]:
             text = f"Included connector type {kind} does not match request type {name}"
             raise BadRequestException(text)
         try:
-            return _Answer(await self._call(lambda _: validate(self._worker.plugins, config)))
+            return Answer(await self._call(lambda _: validate(self._worker.plugins, config)))
         except BadRequestException as error:
             wrapper = "org.apache.kafka.connect.runtime.rest.errors.BadRequestException: "
-            raise _HttpError(500, wrapper + str(error)) from None  # as Kafka
+            raise HttpError(500, wrapper + str(error)) from None  # as Kafka
 
 
 def initial_target(text: Any) -> TargetState | None:
@@ -334,13 +338,13 @@ def _shape(words: list[str]) -> tuple[str, list[str]]:
 async def _object(request: Request) -> dict[str, Any]:
     """Return the object of a body; 415 for another type, 500, as in Kafka, for other JSON."""
     if "json" not in request.headers.get("content-type", ""):
-        raise _HttpError(415, is_plain=True)
+        raise HttpError(415, is_plain=True)
     try:
         parsed = json.loads(await request.body())
     except ValueError as error:
-        raise _HttpError(500, f"Unexpected end or character of JSON: {error}") from None
+        raise HttpError(500, f"Unexpected end or character of JSON: {error}") from None
     if not isinstance(parsed, dict):
-        raise _HttpError(500, "Cannot deserialize a map from this JSON")
+        raise HttpError(500, "Cannot deserialize a map from this JSON")
     return parsed
 
 
@@ -362,7 +366,7 @@ def _text(value: Any) -> str:
 
 def _task(name: str, number: str) -> ConnectorTaskId:
     if not (number.isascii() and number.isdecimal()):
-        raise _HttpError(404, is_plain=True)
+        raise HttpError(404, is_plain=True)
     return ConnectorTaskId(name, int(number))
 
 

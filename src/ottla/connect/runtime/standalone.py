@@ -36,7 +36,6 @@ from ottla.connect.settings import STANDALONE
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ottla.connect.runtime.herder import Effect
     from ottla.connect.runtime.state import TargetState
 
 log = logging.getLogger("ottla.connect")
@@ -51,18 +50,22 @@ CONNECTORS = (
 """The connectors of this package."""
 
 
-class Standalone:
+class HerderThread:
     """One worker; requests and reports run on its thread, one after the other."""
 
-    def __init__(self, settings: Mapping[str, str], worker_id: str) -> None:
-        """Take a worker's settings; ConfigErrors for invalid ones."""
-        values = STANDALONE.parse(settings)
-        self.values = values
-        self.plugins = Plugins(*CONNECTORS)
-        self._store = OffsetStore(OffsetFile(values["offset.storage.file.filename"]))
+    def __init__(
+        self,
+        settings: Mapping[str, str],
+        values: Mapping[str, Any],
+        plugins: Plugins,
+        store: OffsetStore,
+        herder: Herder,
+    ) -> None:
+        """Take the worker's settings as texts and parsed."""
+        self.values, self.plugins = values, plugins
+        self._store, self._herder = store, herder
         self._sink_offsets = SinkOffsets(settings)
-        self._herder = Herder(worker_id, lambda it: find_connector(self.plugins, it).type)
-        self._worker = TaskWorker(settings, values, self.plugins, self._store, self)
+        self._worker = TaskWorker(settings, values, plugins, store, self)
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="ottla-herder", daemon=True)
         self._thread.start()
@@ -94,7 +97,7 @@ class Standalone:
             for effect in effects:
                 self._do(effect)
 
-    def _do(self, effect: Effect) -> None:
+    def _do(self, effect: Any) -> None:
         worker = self._worker
         match effect:
             case WriteConfig(key, value):
@@ -227,3 +230,14 @@ class Standalone:
         if self.values["topic.tracking.enable"]:
             now_ms = time.time_ns() // 1_000_000
             self.call(lambda it: it.topic_used(task, topic, now_ms))
+
+
+class Standalone(HerderThread):
+    """A worker that has its configurations in memory and its offsets in a file."""
+
+    def __init__(self, settings: Mapping[str, str], worker_id: str) -> None:
+        """Take a worker's settings; ConfigErrors for invalid ones."""
+        values, plugins = STANDALONE.parse(settings), Plugins(*CONNECTORS)
+        store = OffsetStore(OffsetFile(values["offset.storage.file.filename"]))
+        herder = Herder(worker_id, lambda it: find_connector(plugins, it).type)
+        super().__init__(settings, values, plugins, store, herder)

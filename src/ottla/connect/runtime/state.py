@@ -142,6 +142,7 @@ class ConfigState:
         known = deferred or dict(enumerate(self.tasks.get(name, [])))
         if any(number not in known for number in range(count)):
             self.inconsistent.add(name)
+            self.tasks.pop(name, None)  # half of a new configuration is never used, nor the old one
             return None
         self.tasks[name] = [known[number] for number in range(count)]
         self.inconsistent.discard(name)

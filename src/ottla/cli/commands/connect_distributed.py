@@ -1,0 +1,79 @@
+"""`ottla connect-distributed`: run a worker of a group.
+
+Kafka: bin/connect-distributed.sh, org.apache.kafka.connect.cli.ConnectDistributed.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+
+import click
+
+from ottla.cli.commands.connect_standalone import find_cluster_id, read_listener
+from ottla.cli.options.connection import read_file
+from ottla.cli.output.failures import failure_text
+from ottla.config.problems import ConfigErrors
+
+EXAMPLES = """
+\b
+Examples:
+  ottla connect-distributed connect-distributed.properties
+  curl -X PUT -H "Content-Type: application/json" localhost:8083/connectors/lines/config \\
+    -d '{"connector.class": "FileStreamSource", "file": "in.txt", "topic": "lines"}'
+"""
+
+
+@click.command("connect-distributed", epilog=EXAMPLES)
+@click.argument("worker", type=click.Path(exists=True, dir_okay=False))
+def connect_distributed(worker: str) -> None:
+    """Run a worker of a group: WORKER is its properties, `group.id` names the group.
+
+    Workers of a group share connectors and tasks, and keep settings, offsets and states in the
+    topics of `config.storage.topic`, `offset.storage.topic` and `status.storage.topic`, which are
+    created when missing. Connectors come by the REST API at `listeners`, by default
+    http://localhost:8083. Ctrl-C commits, leaves the group and stops.
+    """
+    logging.basicConfig(level=logging.INFO, format="[%(asctime)s] %(levelname)s %(message)s")
+    settings = read_file(worker)
+    from ottla.connect.distributed.forwarding import DistributedApi
+    from ottla.connect.distributed.settings import DISTRIBUTED
+    from ottla.connect.distributed.worker import Distributed
+    from ottla.connect.errors import ConnectException
+    from ottla.errors import KafkaError
+    from ottla.http.host import HttpHost, UnsafePages, is_loopback
+
+    host, port = read_listener(settings.get("listeners", "http://:8083"))
+    if not is_loopback(host):
+        text = f"listeners: other machines reach {host}; listen on 127.0.0.1 (docs/connect.md)"
+        raise click.ClickException(text)
+    try:
+        DISTRIBUTED.parse(settings)
+    except ConfigErrors as error:
+        raise click.ClickException(f"{worker}: {error}") from error
+    try:
+        server = HttpHost(host, port, "the REST API")
+    except OSError as error:
+        raise click.ClickException(f"cannot listen on {host}:{port}: {error.strerror}") from error
+    cluster_id = find_cluster_id(settings)
+    address = f"{host}:{server.address[1]}"
+    try:
+        running = Distributed(settings, address, f"http://{address}/")
+    except ConnectException as error:
+        raise click.ClickException(f"{worker}: {error}") from error
+    except (KafkaError, TimeoutError) as error:
+        raise click.ClickException(failure_text(error)) from error
+    stopped = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopped.set())
+    try:
+        server.start(DistributedApi(running, cluster_id).pages)
+        server.begin()
+        click.echo(f"REST API: http://{address}")
+        stopped.wait()
+    except UnsafePages as error:
+        raise click.ClickException(str(error)) from error
+    finally:
+        server.stop()
+        running.stop()

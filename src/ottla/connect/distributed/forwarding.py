@@ -1,0 +1,157 @@
+"""Requests from worker to worker: to the leader, to the owner, and signed ones (KIP-507).
+
+Kafka: org.apache.kafka.connect.runtime.rest.{HerderRequestHandler, RestClient,
+InternalRequestSignature}.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from http.client import HTTPConnection
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, urlsplit
+
+from ottla.connect.distributed.herder import RequestTarget
+from ottla.connect.distributed.signing import ALGORITHM, SIGNATURE, is_signed, sign
+from ottla.connect.errors import BadRequestException, ConnectException
+from ottla.connect.runtime.rest import Answer, ConnectApi, HttpError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from starlette.requests import Request
+
+    from ottla.connect.distributed.signing import SessionKey
+    from ottla.connect.distributed.worker import Distributed
+
+_TIMEOUT_S: Final = 90.0
+"""As the herder's own limit of a request in Kafka."""
+_ANSWER_BYTES: Final = 64 << 20
+"""The longest answer of another worker: that of the whole cluster's connectors is shorter."""
+_NO_LEADER: Final = (
+    "Cannot complete request momentarily due to no known leader URL, likely because a rebalance "
+    "was underway."
+)
+_CONFLICT: Final = (
+    "Cannot complete request because of a conflicting operation (e.g. worker rebalance)"
+)
+_NO_KEY: Final = (
+    "This worker is still starting up and has not been able to read a session key from the config "
+    "topic yet"
+)
+
+
+def _exchange(
+    url: str, method: str, target: str, body: bytes, headers: Mapping[str, str]
+) -> tuple[int, bytes, str | None]:
+    parts = urlsplit(url)
+    connection = HTTPConnection(parts.hostname or "", parts.port, timeout=_TIMEOUT_S)
+    try:
+        connection.request(method, target, body or None, dict(headers))
+        answer = connection.getresponse()
+        return answer.status, answer.read(_ANSWER_BYTES), answer.getheader("location")
+    except OSError as error:
+        text = f"IO Error trying to forward REST request: {error}"
+        raise ConnectException(text) from error
+    finally:
+        connection.close()
+
+
+class Forwarding:
+    """Sends requests to other workers."""
+
+    def __init__(self, worker: Distributed, values: Mapping[str, Any]) -> None:
+        """Take the worker, and its settings."""
+        self._worker, self._values = worker, values
+
+    def send_task_configs(
+        self, url: str | None, name: str, configs: Sequence[Mapping[str, str]]
+    ) -> None:
+        """Have the leader write the settings of a connector's tasks; raises if it does not."""
+        key: SessionKey | None = self._worker.call(lambda it: it.session_key).result()  # type: ignore[attr-defined] # the distributed herder
+        if url is None or key is None:
+            raise ConnectException("there is no leader, or no session key")
+        body = json.dumps([dict(it) for it in configs], separators=(",", ":")).encode()
+        headers = {
+            "Content-Type": "application/json",
+            **sign(key, body, self._values["inter.worker.signature.algorithm"]),
+        }
+        target = f"/connectors/{quote(name, safe='')}/tasks?forward=true"
+        status, text, _ = _exchange(url, "POST", target, body, headers)
+        if status >= 300:
+            raise ConnectException(f"the leader answers {status}: {text[:200]!r}")
+
+
+class DistributedApi(ConnectApi):
+    """The REST API of a worker that may not be the one whom a request is for."""
+
+    def __init__(self, worker: Distributed, cluster_id: str) -> None:
+        """Take the worker, and the id of the cluster that it works on."""
+        super().__init__(worker, cluster_id)
+        self._distributed = worker
+        self._routes["POST", "connectors/*/tasks"] = self._take_tasks
+
+    async def _dispatch(self, request: Request) -> Answer:
+        try:
+            return await super()._dispatch(request)
+        except RequestTarget as error:
+            forward = request.query_params.get("forward")
+            if forward is not None and forward.lower() != "true":
+                raise HttpError(409, _CONFLICT) from None
+            if error.url is None:
+                raise HttpError(409, _NO_LEADER) from None
+            url = error.url
+        return await self._forward(request, url, may_repeat=forward is None)
+
+    async def _forward(self, request: Request, url: str, *, may_repeat: bool) -> Answer:
+        """Have another worker answer; it may send the request on once more."""
+        raw: bytes = request.scope.get("raw_path") or request.url.path.encode()
+        asked = [it for it in request.query_params.multi_items() if it[0] != "forward"]
+        words = [*asked, ("forward", "true" if may_repeat else "false")]
+        query = "&".join(f"{quote(name)}={quote(it)}" for name, it in words)
+        target = f"{raw.decode('ascii', 'replace').partition('?')[0]}?{query}"
+        passed = ("content-type", "authorization", SIGNATURE.lower(), ALGORITHM.lower())
+        headers = {name: request.headers[name] for name in passed if name in request.headers}
+        body = await request.body()
+        status, text, location = await asyncio.to_thread(
+            _exchange, url, request.method, target, body, headers
+        )
+        try:
+            parsed = json.loads(text) if text else None
+        except ValueError:
+            raise HttpError(500, f"{url} answered {status} without JSON") from None
+        return Answer(parsed, status, {} if location is None else {"location": location})
+
+    async def _take_tasks(self, request: Request, name: str) -> Answer:
+        """Write the settings of tasks that another worker's connector has made."""
+        body = await request.body()
+        await self._check_signature(body, request.headers)
+        try:
+            configs = json.loads(body)
+        except ValueError as error:
+            raise HttpError(500, f"Unexpected end or character of JSON: {error}") from None
+        if not isinstance(configs, list) or not all(isinstance(it, dict) for it in configs):
+            raise HttpError(500, "Cannot deserialize the settings of tasks from this JSON")
+        return Answer(await self._call(lambda it: it.put_task_configs(name, configs)))
+
+    async def _check_signature(self, body: bytes, headers: Mapping[str, str]) -> None:
+        signature, algorithm = headers.get(SIGNATURE), headers.get(ALGORITHM)
+        if self._distributed.values["connect.protocol"].lower() != "sessioned":
+            return
+        if signature is None or algorithm is None:
+            raise BadRequestException("Internal request missing required signature")
+        accepted = self._distributed.values["inter.worker.verification.algorithms"]
+        if algorithm not in accepted:
+            raise BadRequestException(
+                f"This worker does not support the '{algorithm}' key signing algorithm used by "
+                "other workers. This worker is currently configured to use: "
+                f"[{', '.join(accepted)}]. Check that all workers' configuration files permit the "
+                "same set of signature algorithms, and correct any misconfigured worker and "
+                "restart it."
+            )
+        key = await self._call(lambda it: it.session_key)
+        if key is None:
+            raise HttpError(503, _NO_KEY)
+        if not is_signed(key, body, signature, algorithm):
+            raise HttpError(403, "Internal request contained invalid signature.")
