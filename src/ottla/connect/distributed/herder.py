@@ -364,6 +364,8 @@ class DistributedHerder(Herder):
             self._rejoin(f"tasks of {name} have new settings")
         elif name not in self.configs.connectors:
             self._applied.pop(name, None)
+            # at once: a new connector of this name must not be taken for the old one
+            self._give_up(Work(frozenset({name}), frozenset(own)))
             self._rejoin(f"{name} was deleted")
         elif not is_known:
             self._rejoin(f"{name} is new")

@@ -244,8 +244,12 @@ class Distributed(HerderThread):
             herder.task_configs_made(name, configs)
             self._retry_s.pop(name, None)
 
-        done = self.call(step)
-        done.add_done_callback(lambda it: it.exception() and self._retry(name, it.exception()))
+        def ended(done: Future[None]) -> None:
+            error = done.exception()
+            if error is not None:
+                self._retry(name, error)
+
+        self.call(step).add_done_callback(ended)
 
     def _forward(self, name: str, configs: Sequence[Mapping[str, str]], url: str | None) -> None:
         def run() -> None:
@@ -258,7 +262,7 @@ class Distributed(HerderThread):
 
         threading.Thread(target=run, name=f"forward-{name}", daemon=True).start()
 
-    def _retry(self, name: str, error: BaseException | None) -> None:
+    def _retry(self, name: str, error: BaseException) -> None:
         """Ask the connector again, later and later."""
         delay_s = self._retry_s.get(name, _RETRY_S)
         self._retry_s[name] = min(delay_s * 2, _RETRY_MAX_S)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from ottla.connect.runtime.standalone import Standalone
+    from ottla.connect.runtime.standalone import HerderThread
 
 log = logging.getLogger("ottla.connect")
 _COMMIT: Final = "a9ce3221537b8653"
@@ -92,7 +92,7 @@ def _failure(error: Exception) -> Response:
 class ConnectApi:
     """Answers the requests of one worker."""
 
-    def __init__(self, worker: Standalone, cluster_id: str) -> None:
+    def __init__(self, worker: HerderThread, cluster_id: str) -> None:
         """Take the worker, and the id of the cluster that it works on."""
         self._worker = worker
         self._cluster_id = cluster_id

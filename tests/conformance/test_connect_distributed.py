@@ -1,0 +1,189 @@
+"""Java's distributed worker and ours take over from each other, and share a group.
+
+Both work on the same three topics: connectors, offsets, states and tasks of one are those of the
+other. The brokers are Ottla's.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+
+from ottla.clients.blocking import Consumer
+from ottla.testing.cluster import Cluster
+from tests.ports import free_ports
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.conformance.kafka import Kafka
+
+pytestmark = pytest.mark.conformance
+STRINGS = "org.apache.kafka.connect.storage.StringConverter"
+WAIT_S = 90.0
+
+
+@pytest.fixture(scope="module")
+def file_jar(kafka: Kafka) -> Path:
+    """Return Kafka's file connectors, which the broker's jars do not have."""
+    directory = kafka.cache / "connect"
+    jar = directory / "connect-file-4.3.0.jar"
+    if not jar.is_file():
+        artifact = "-Dartifact=org.apache.kafka:connect-file:4.3.0"
+        command = ["mvn", "-q", "-B", "dependency:copy", artifact]
+        done = subprocess.run(
+            [*command, f"-DoutputDirectory={directory}"], capture_output=True, check=False
+        )
+        if done.returncode:
+            pytest.skip(f"Maven failed: {done.stdout[-300:]!r}")
+    return jar
+
+
+class Group:
+    """The settings of a group of workers on one cluster."""
+
+    def __init__(self, kafka: Kafka, file_jar: Path, bootstrap: str, directory: Path) -> None:
+        self.kafka, self.jar, self.directory = kafka, file_jar, directory
+        self.settings = {
+            "bootstrap.servers": bootstrap,
+            "group.id": "workers",
+            "key.converter": STRINGS,
+            "value.converter": STRINGS,
+            "offset.flush.interval.ms": "300",
+            "scheduled.rebalance.max.delay.ms": "1000",
+            "offset.storage.partitions": "2",
+            "status.storage.partitions": "2",
+        }
+        for kind in ("config", "offset", "status"):
+            self.settings[f"{kind}.storage.topic"] = f"connect-{kind}"
+            self.settings[f"{kind}.storage.replication.factor"] = "1"
+
+    @contextmanager
+    def worker(self, kind: str) -> Iterator[Worker]:
+        """Run a worker, java or ottla, until the end of the block."""
+        (port,) = free_ports(1)
+        file = self.directory / f"{kind}-{port}.properties"
+        settings = {**self.settings, "listeners": f"http://127.0.0.1:{port}"}
+        file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        if kind == "java":
+            command = self.kafka.command(
+                "org.apache.kafka.connect.cli.ConnectDistributed", str(file), classes=self.jar
+            )
+        else:
+            command = [sys.executable, "-m", "ottla", "connect-distributed", str(file)]
+        with (self.directory / f"{kind}-{port}.log").open("wb") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=log)
+        try:
+            yield Worker(port, process)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+class Worker:
+    """A worker by its REST API."""
+
+    def __init__(self, port: int, process: subprocess.Popen[bytes]) -> None:
+        self.port, self.process = port, process
+
+    def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        """Return status and JSON; 0 while there is no answer."""
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"content-type": "application/json"}
+        request = Request(f"http://127.0.0.1:{self.port}{path}", data, headers, method=method)
+        try:
+            with urlopen(request, timeout=30) as answer:
+                status, text = answer.status, answer.read()
+        except HTTPError as error:
+            status, text = error.code, error.read()
+        except OSError:
+            return 0, None
+        try:
+            return status, json.loads(text) if text else None
+        except ValueError:  # Jetty's page while the worker starts
+            return 0, None
+
+    def states(self, name: str) -> tuple[str, list[str]]:
+        """Return the states of a connector and its tasks."""
+        status, body = self.call("GET", f"/connectors/{name}/status")
+        if status != 200:
+            return "", []
+        return body["connector"]["state"], [it["state"] for it in body["tasks"]]
+
+    def position(self, name: str) -> int:
+        """Return the stored position of a file source, -1 without one."""
+        status, body = self.call("GET", f"/connectors/{name}/offsets")
+        return body["offsets"][0]["offset"]["position"] if status == 200 and body["offsets"] else -1
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    """Wait for a condition."""
+    end_s = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < end_s, what
+        time.sleep(0.2)
+
+
+@pytest.fixture(name="group")
+def _group(kafka: Kafka, file_jar: Path, tmp_path: Path) -> Iterator[Group]:
+    with Cluster() as cluster:
+        yield Group(kafka, file_jar, cluster.bootstrap, tmp_path)
+
+
+def lines(bootstrap: str, topic: str, count: int) -> list[bytes]:
+    """Return the first values of a topic, and what comes within a second after them."""
+    with Consumer(
+        topic, bootstrap_servers=bootstrap, group_id=f"of-{topic}", auto_offset_reset="earliest"
+    ) as consumer:
+        values: list[bytes] = []
+        until(lambda: len(values.__iadd__(it.value for it in consumer.poll(0.5))) >= count, topic)
+        return values + [it.value for it in consumer.poll(1.0)]
+
+
+RUNNING = ("RUNNING", ["RUNNING"])
+
+
+def test_workers_take_over_in_turn(group: Group, tmp_path: Path) -> None:
+    """Java, then ours, then Java: connectors, offsets, pauses and stops are those of the other."""
+    source, text = tmp_path / "in.txt", ""
+    config = {"connector.class": "FileStreamSource", "file": str(source), "topic": "lines"}
+
+    def add(line: str) -> None:
+        nonlocal text
+        text += line
+        source.write_text(text)
+
+    add("one\n")
+    for turn, kind in enumerate(("java", "ottla", "java", "ottla")):
+        with group.worker(kind) as worker:
+            if turn == 0:
+                until(
+                    lambda w=worker: w.call("PUT", "/connectors/s/config", config)[0] in {200, 201},  # type: ignore[misc] # ruff's B023
+                    "created",
+                )
+            until(lambda w=worker: w.states("s") == RUNNING, f"{kind} runs the task")  # type: ignore[misc]
+            if turn:
+                add(f"{kind} {turn}\n")
+            end = len(text)
+            until(lambda w=worker, e=end: w.position("s") == e, f"{kind} reads {end}")  # type: ignore[misc]
+            if turn == 1:
+                assert worker.call("PUT", "/connectors/s/pause")[0] == 202
+                until(lambda w=worker: w.states("s") == ("PAUSED", ["PAUSED"]), "paused")  # type: ignore[misc]
+                assert worker.call("PUT", "/connectors/s/resume")[0] == 202
+                until(lambda w=worker: w.states("s") == RUNNING, "resumed")  # type: ignore[misc]
+    read = lines(group.settings["bootstrap.servers"], "lines", 4)
+    assert read == [b"one", b"ottla 1", b"java 2", b"ottla 3"]
