@@ -162,6 +162,8 @@ class SimulatedWorker:
             if leader is None:
                 raise RequestTarget("gone", None)
             self.world.on(leader, lambda: leader.herder.put_task_configs(name, configs))
+            if leader.name not in self.world.workers:
+                raise RequestTarget("it died without an answer", None)
         except ConnectException:
             self.later.append(lambda: self.herder.request_task_configs(name))
 
@@ -338,7 +340,7 @@ class World:
             self.rebalance()
             for worker in list(self.workers.values()):
                 worker.catch_up()
-                while worker.later:
+                for _ in range(len(worker.later)):  # what is tried again waits for its turn
                     self.on(worker, worker.later.pop(0))
                 self.on(worker, lambda it=worker: it.herder.tick(self.now_ms, self.now_ms))  # type: ignore[misc]
 
@@ -362,7 +364,10 @@ def check(world: World) -> None:
         live = worker.herder
         assert live.configs == rebuilt.herder.configs
         assert live.statuses == rebuilt.herder.statuses
-        assert (live.offset, live.session_key) == (rebuilt.herder.offset, rebuilt.herder.session_key)
+        assert (live.offset, live.session_key) == (
+            rebuilt.herder.offset,
+            rebuilt.herder.session_key,
+        )
         for what in worker.running:
             statuses: Any = live.statuses.tasks if what in live.statuses.tasks else None
             status = (statuses or live.statuses.connectors)[what]

@@ -268,6 +268,8 @@ class DistributedHerder(Herder):
                 self._start_tasks(task.connector, [task.task])
         if self.is_leader:
             self._clean_statuses()
+            for name in self.configs.connectors:
+                self._drop_tasks_of_stopped(name)
         self._effects.append(Accept())
         if self.assignment is not None and self.assignment.revoked:
             self._effects.append(Rejoin("what was revoked is to be assigned"))
@@ -352,6 +354,8 @@ class DistributedHerder(Herder):
 
     def _changed(self, kind: str, name: str, *, is_known: bool) -> None:
         own = tuple(sorted(it for it in self._running if it.connector == name))
+        if kind != "connector":
+            self._drop_tasks_of_stopped(name)
         if kind == "target":
             if name in self._connectors or own:
                 self._effects.append(SetTarget(name, self.configs.target(name)))
@@ -372,6 +376,15 @@ class DistributedHerder(Herder):
         elif name in self._connectors:
             self._effects.append(StopConnector(name))
             self._start_connector(name)
+
+    def _drop_tasks_of_stopped(self, name: str) -> None:
+        """Write, as leader, that a stopped connector has no tasks.
+
+        Settings that were under way when it was stopped may have been committed after it.
+        """
+        is_stopped = self.configs.target(name) is TargetState.STOPPED
+        if is_stopped and self.configs.tasks.get(name) and self.is_leader:
+            self._effects.append(WriteConfig(COMMIT + name, {"tasks": 0}))
 
     def config_read(self, offset: int) -> None:
         """Note how far the config topic was read."""

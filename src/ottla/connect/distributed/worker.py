@@ -83,12 +83,13 @@ class Distributed(HerderThread):
         self._topics = InternalTopics(
             settings,
             values,
-            on_config=lambda key, value: self._tell(lambda: herder.read_config(key, value)),
-            on_config_read=lambda offset: self._tell(lambda: herder.config_read(offset)),
-            on_status=lambda key, value: self._tell(lambda: herder.read_status(key, value)),
+            on_config=lambda key, value: self._hear(lambda: herder.read_config(key, value)),
+            on_config_read=lambda offset: self._hear(lambda: herder.config_read(offset)),
+            on_status=lambda key, value: self._hear(lambda: herder.read_status(key, value)),
         )
         self.forwarding = Forwarding(self, values)
         self._retry_s: dict[str, float] = {}
+        self._records: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._answers: list[Callable[[ConnectMember], None]] = []
         self._is_stopping = False
         self._due_s = 0.0
@@ -144,6 +145,18 @@ class Distributed(HerderThread):
 
         self.call(lambda _: step()).add_done_callback(ended)
 
+    def _hear(self, step: Callable[[], None]) -> None:
+        """Take a record, before any request that comes after it."""
+        self._records.put(step)
+        self._calls.put(self._settle)
+
+    def _read_records(self) -> None:
+        while not self._records.empty():
+            try:
+                self._records.get()()
+            except Exception:
+                log.exception("a record of an internal topic is not understood")
+
     def _in_loop(self, step: Callable[[ConnectMember], None]) -> None:
         """Call the member in its loop."""
         member = self._member
@@ -165,6 +178,7 @@ class Distributed(HerderThread):
                 call = self._turn
             if call is None:
                 return
+            self._read_records()
             call()
             if self._due_s <= time.monotonic():
                 self._turn()
@@ -175,6 +189,10 @@ class Distributed(HerderThread):
             return
         self._in_loop(lambda it: it.polled(self._runtime.now_ms()))
         self._herder.tick(self._runtime.now_ms(), time.time_ns() // 1_000_000)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Do what records and time have decided."""
         try:
             self._carry_out()
         except Exception:
@@ -209,6 +227,7 @@ class Distributed(HerderThread):
         match effect:
             case WriteConfig(key, value):
                 self._topics.write_config(key, value)
+                self._read_records()  # the next decision knows of it
             case WriteStatus(of, status):
                 self._topics.write_status(status_key(of), status_value(status))
             case WriteTopic(use, value):
