@@ -284,7 +284,7 @@ def test_the_offset_file_is_that_of_java() -> None:
 def test_the_command_runs_the_files_of_the_docs(bootstrap: str, tmp_path: Path) -> None:
     """The blocks of docs/connect.md, with this node and a free port; Ctrl-C commits and ends it."""
     text = (Path(__file__).parents[2] / "docs" / "connect.md").read_text(encoding="utf-8")
-    worker, connector = (it.partition("```")[0] for it in text.split("```properties\n")[1:])
+    worker, connector, *_ = (it.partition("```")[0] for it in text.split("```properties\n")[1:])
     worker = worker.replace("localhost:9092", bootstrap).replace(":8083", ":0")
     (tmp_path / "worker.properties").write_text(worker)
     (tmp_path / "lines.properties").write_text(connector.replace("=lines", "=documented"))

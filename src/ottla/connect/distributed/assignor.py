@@ -3,7 +3,7 @@
 `Cooperative` moves as little as possible (KIP-415): a round first revokes what is above a worker's
 share, the next one assigns it. The work of a worker that has left waits `max_delay_ms` for its
 return, so that a restart moves nothing; new and returning workers without work are the first to get
-it then. Rounds that revoke again and again wait longer and longer (KIP-450's successor in 3.5).
+it then. Rounds that revoke again and again wait longer and longer.
 
 Kafka: org.apache.kafka.connect.runtime.distributed.{IncrementalCooperativeAssignor,
 EagerAssignor}.
@@ -72,7 +72,7 @@ class Cooperative:
         self._max_delay_ms = max_delay_ms
         self._delay_ms = 0
         self._scheduled_ms = 0
-        """When lost work is assigned anew; 0 for never."""
+        """When lost work is assigned again; 0 for never."""
         self._candidates: set[str] = set()
         """Workers without work during the delay: lost work may be theirs."""
         self._previous = NO_WORK
@@ -137,7 +137,7 @@ class Cooperative:
             return NO_WORK
         members = {it.member for it in loads}
         if not self._scheduled_ms and self._previous_members <= members:
-            return lost  # nobody has left: an assignment did not arrive
+            return lost  # all members are there: an assignment did not arrive
         if not self._max_delay_ms:
             return lost
         if self._scheduled_ms and now_ms >= self._scheduled_ms:

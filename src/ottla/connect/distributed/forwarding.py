@@ -1,34 +1,28 @@
-"""Requests from worker to worker: to the leader, to the owner, and signed ones (KIP-507).
+"""The REST API of a worker of a group: requests go to the leader or the owner.
 
-Kafka: org.apache.kafka.connect.runtime.rest.{HerderRequestHandler, RestClient,
-InternalRequestSignature}.
+Kafka: org.apache.kafka.connect.runtime.rest.HerderRequestHandler.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from http.client import HTTPConnection
-from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote, urlsplit
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
 
+from ottla.connect.distributed.exchange import exchange
 from ottla.connect.distributed.herder import RequestTarget
-from ottla.connect.distributed.signing import ALGORITHM, SIGNATURE, is_signed, sign
-from ottla.connect.errors import BadRequestException, ConnectException
-from ottla.connect.runtime.rest import Answer, ConnectApi, HttpError
+from ottla.connect.distributed.signing import ALGORITHM, SIGNATURE, is_signed
+from ottla.connect.errors import BadRequestException
+from ottla.connect.runtime.rest import ConnectApi, HttpError, RestAnswer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from starlette.requests import Request
 
-    from ottla.connect.distributed.signing import SessionKey
     from ottla.connect.distributed.worker import Distributed
 
-_TIMEOUT_S: Final = 90.0
-"""As the herder's own limit of a request in Kafka."""
-_ANSWER_BYTES: Final = 64 << 20
-"""The longest answer of another worker: that of the whole cluster's connectors is shorter."""
 _NO_LEADER: Final = (
     "Cannot complete request momentarily due to no known leader URL, likely because a rebalance "
     "was underway."
@@ -42,47 +36,6 @@ _NO_KEY: Final = (
 )
 
 
-def _exchange(
-    url: str, method: str, target: str, body: bytes, headers: Mapping[str, str]
-) -> tuple[int, bytes, str | None]:
-    parts = urlsplit(url)
-    connection = HTTPConnection(parts.hostname or "", parts.port, timeout=_TIMEOUT_S)
-    try:
-        connection.request(method, target, body or None, dict(headers))
-        answer = connection.getresponse()
-        return answer.status, answer.read(_ANSWER_BYTES), answer.getheader("location")
-    except OSError as error:
-        text = f"IO Error trying to forward REST request: {error}"
-        raise ConnectException(text) from error
-    finally:
-        connection.close()
-
-
-class Forwarding:
-    """Sends requests to other workers."""
-
-    def __init__(self, worker: Distributed, values: Mapping[str, Any]) -> None:
-        """Take the worker, and its settings."""
-        self._worker, self._values = worker, values
-
-    def send_task_configs(
-        self, url: str | None, name: str, configs: Sequence[Mapping[str, str]]
-    ) -> None:
-        """Have the leader write the settings of a connector's tasks; raises if it does not."""
-        key: SessionKey | None = self._worker.call(lambda it: it.session_key).result()  # type: ignore[attr-defined] # the distributed herder
-        if url is None or key is None:
-            raise ConnectException("there is no leader, or no session key")
-        body = json.dumps([dict(it) for it in configs], separators=(",", ":")).encode()
-        headers = {
-            "Content-Type": "application/json",
-            **sign(key, body, self._values["inter.worker.signature.algorithm"]),
-        }
-        target = f"/connectors/{quote(name, safe='')}/tasks?forward=true"
-        status, text, _ = _exchange(url, "POST", target, body, headers)
-        if status >= 300:
-            raise ConnectException(f"the leader answers {status}: {text[:200]!r}")
-
-
 class DistributedApi(ConnectApi):
     """The REST API of a worker that may not be the one whom a request is for."""
 
@@ -92,7 +45,7 @@ class DistributedApi(ConnectApi):
         self._distributed = worker
         self._routes["POST", "connectors/*/tasks"] = self._take_tasks
 
-    async def _dispatch(self, request: Request) -> Answer:
+    async def _dispatch(self, request: Request) -> RestAnswer:
         try:
             return await super()._dispatch(request)
         except RequestTarget as error:
@@ -104,7 +57,7 @@ class DistributedApi(ConnectApi):
             url = error.url
         return await self._forward(request, url, may_repeat=forward is None)
 
-    async def _forward(self, request: Request, url: str, *, may_repeat: bool) -> Answer:
+    async def _forward(self, request: Request, url: str, *, may_repeat: bool) -> RestAnswer:
         """Have another worker answer; it may send the request on once more."""
         raw: bytes = request.scope.get("raw_path") or request.url.path.encode()
         asked = [it for it in request.query_params.multi_items() if it[0] != "forward"]
@@ -115,15 +68,15 @@ class DistributedApi(ConnectApi):
         headers = {name: request.headers[name] for name in passed if name in request.headers}
         body = await request.body()
         status, text, location = await asyncio.to_thread(
-            _exchange, url, request.method, target, body, headers
+            exchange, url, request.method, target, body, headers
         )
         try:
             parsed = json.loads(text) if text else None
         except ValueError:
             raise HttpError(500, f"{url} answered {status} without JSON") from None
-        return Answer(parsed, status, {} if location is None else {"location": location})
+        return RestAnswer(parsed, status, {} if location is None else {"location": location})
 
-    async def _take_tasks(self, request: Request, name: str) -> Answer:
+    async def _take_tasks(self, request: Request, name: str) -> RestAnswer:
         """Write the settings of tasks that another worker's connector has made."""
         body = await request.body()
         await self._check_signature(body, request.headers)
@@ -133,7 +86,7 @@ class DistributedApi(ConnectApi):
             raise HttpError(500, f"Unexpected end or character of JSON: {error}") from None
         if not isinstance(configs, list) or not all(isinstance(it, dict) for it in configs):
             raise HttpError(500, "Cannot deserialize the settings of tasks from this JSON")
-        return Answer(await self._call(lambda it: it.put_task_configs(name, configs)))
+        return RestAnswer(await self._call(lambda it: it.put_task_configs(name, configs)))
 
     async def _check_signature(self, body: bytes, headers: Mapping[str, str]) -> None:
         signature, algorithm = headers.get(SIGNATURE), headers.get(ALGORITHM)

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 
-class Phase(Enum):
+class GroupPhase(Enum):
     """The states of a worker towards its group."""
 
     OUTSIDE = "outside"
@@ -60,23 +60,33 @@ class Phase(Enum):
 
 
 MOVES: Final = {
-    Phase.OUTSIDE: {Phase.OUTSIDE, Phase.JOINING},
+    GroupPhase.OUTSIDE: {GroupPhase.OUTSIDE, GroupPhase.JOINING},
     # JOINING again: an error of the round, or a leader that was behind
-    Phase.JOINING: {Phase.JOINING, Phase.BEHIND, Phase.WORKING, Phase.OUTSIDE},
-    Phase.BEHIND: {Phase.BEHIND, Phase.WORKING, Phase.JOINING, Phase.OUTSIDE},
-    Phase.WORKING: {Phase.JOINING, Phase.OUTSIDE},
+    GroupPhase.JOINING: {
+        GroupPhase.JOINING,
+        GroupPhase.BEHIND,
+        GroupPhase.WORKING,
+        GroupPhase.OUTSIDE,
+    },
+    GroupPhase.BEHIND: {
+        GroupPhase.BEHIND,
+        GroupPhase.WORKING,
+        GroupPhase.JOINING,
+        GroupPhase.OUTSIDE,
+    },
+    GroupPhase.WORKING: {GroupPhase.JOINING, GroupPhase.OUTSIDE},
 }
 
 
 class RequestTarget(ConnectException):
-    """The request is for another worker, at `url`; None while nobody knows which."""
+    """The request is for another worker, at `url`; None while it is unknown."""
 
     def __init__(self, text: str, url: str | None) -> None:
         super().__init__(text)
         self.url = url
 
 
-class MemberState(NamedTuple):
+class GroupWorker(NamedTuple):
     """A worker as the leader knows it in a round."""
 
     url: str
@@ -141,7 +151,7 @@ class DistributedHerder(Herder):
         """Take the worker's address, its URL, and the delays of lost work and of keys."""
         super().__init__(worker_id, type_of)
         self.url = url
-        self.phase = Phase.OUTSIDE
+        self.phase = GroupPhase.OUTSIDE
         self.offset = -1
         """The offset after the last record of the config topic that was read."""
         self.work = NO_WORK
@@ -151,12 +161,12 @@ class DistributedHerder(Herder):
         """The connectors that run here."""
         self._member_id = ""
         self._cooperative = Cooperative(max_delay_ms)
-        self._owners: dict[str, MemberState] = {}
+        self._owners: dict[str, GroupWorker] = {}
         self._key_ttl_ms = key_ttl_ms
         self._rejoin_at_ms: int | None = None
         self._is_eager = False
 
-    def _move(self, phase: Phase) -> None:
+    def _move(self, phase: GroupPhase) -> None:
         assert phase in MOVES[self.phase], (self.phase, phase)
         self.phase = phase
 
@@ -178,12 +188,12 @@ class DistributedHerder(Herder):
             self._give_up(self.work)
             self.work = NO_WORK
         self._rejoin_at_ms = None
-        self._move(Phase.JOINING)
+        self._move(GroupPhase.JOINING)
 
     def divide(
         self,
         version: int,
-        members: Mapping[str, MemberState],
+        members: Mapping[str, GroupWorker],
         member_id: str,
         generation: int,
         now_ms: int,
@@ -242,7 +252,7 @@ class DistributedHerder(Herder):
         if assignment.delay_ms:
             self._rejoin_at_ms = now_ms + assignment.delay_ms
         if assignment.error or self.offset < assignment.offset:
-            self._move(Phase.BEHIND)
+            self._move(GroupPhase.BEHIND)
             self._effects.append(ReadConfig(assignment.offset))
         else:
             self._start_work()
@@ -250,7 +260,7 @@ class DistributedHerder(Herder):
     def config_caught_up(self) -> None:
         """Go on after `ReadConfig`: the config topic is read to its end, or the time is over."""
         assignment = self.assignment
-        if self.phase is not Phase.BEHIND or assignment is None:
+        if self.phase is not GroupPhase.BEHIND or assignment is None:
             return
         if assignment.error or self.offset < assignment.offset:
             self._effects += [Accept(), Rejoin("the configuration was not read to its end")]
@@ -258,7 +268,7 @@ class DistributedHerder(Herder):
             self._start_work()
 
     def _start_work(self) -> None:
-        self._move(Phase.WORKING)
+        self._move(GroupPhase.WORKING)
         for name in sorted(self.work.connectors - self._connectors):
             if name in self.configs.connectors:
                 self._start_connector(name)
@@ -284,7 +294,7 @@ class DistributedHerder(Herder):
         self._effects.append(StartConnector(name, config, target))
 
     def _give_up(self, work: Work) -> None:
-        """Stop work of this worker, and say that nobody has it."""
+        """Stop work of this worker, and write that it has no owner."""
         tasks = tuple(sorted(work.tasks & self._running))
         for name in sorted(work.connectors & self._connectors):
             self._effects.append(StopConnector(name))
@@ -320,7 +330,7 @@ class DistributedHerder(Herder):
         """Stop everything: the membership has ended, and others may have the work."""
         self._give_up(Work(frozenset(self._connectors), frozenset(self._running)))
         self.work, self.assignment, self._rejoin_at_ms = NO_WORK, None, None
-        self._move(Phase.OUTSIDE)
+        self._move(GroupPhase.OUTSIDE)
 
     def tick(self, now_ms: int, wall_ms: int) -> None:
         """Do what is due: join after the delay of lost work, renew the session key."""
@@ -329,11 +339,11 @@ class DistributedHerder(Herder):
             self._rejoin("the delay of lost work is over")
         key = self.session_key
         is_due = key is None or wall_ms >= key.created_ms + self._key_ttl_ms
-        if is_due and self.phase is Phase.WORKING and self.is_leader and not self._is_eager:
+        if is_due and self.phase is GroupPhase.WORKING and self.is_leader and not self._is_eager:
             self._effects.append(MakeSessionKey())
 
     def _rejoin(self, reason: str) -> None:
-        if self.phase is not Phase.OUTSIDE:
+        if self.phase is not GroupPhase.OUTSIDE:
             self._effects.append(Rejoin(reason))
 
     # ------------------------------------------------------------ records
@@ -344,7 +354,7 @@ class DistributedHerder(Herder):
             self.session_key = parse_session_key(value) or self.session_key
             return
         if key.startswith(RESTART):
-            if value is not None and self.phase is not Phase.OUTSIDE:
+            if value is not None and self.phase is not GroupPhase.OUTSIDE:
                 self._restart_own(key.removeprefix(RESTART), value)
             return
         is_known = key.removeprefix(CONNECTOR) in self.configs.connectors

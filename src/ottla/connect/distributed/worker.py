@@ -17,13 +17,13 @@ from ottla.clients.membership.classic import GroupMemberSettings
 from ottla.clients.settings import CONSUMER, read_settings
 from ottla.clients.transport import Runtime
 from ottla.config.client import ConsumerConfig
-from ottla.connect.distributed.forwarding import Forwarding
+from ottla.connect.distributed.exchange import send_task_configs
 from ottla.connect.distributed.herder import (
     Accept,
     DistributedHerder,
     ForwardTaskConfigs,
+    GroupWorker,
     MakeSessionKey,
-    MemberState,
     ReadConfig,
     Rejoin,
     WriteTopic,
@@ -87,7 +87,6 @@ class Distributed(HerderThread):
             on_config_read=lambda offset: self._hear(lambda: herder.config_read(offset)),
             on_status=lambda key, value: self._hear(lambda: herder.read_status(key, value)),
         )
-        self.forwarding = Forwarding(self, values)
         self._retry_s: dict[str, float] = {}
         self._records: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._answers: list[Callable[[ConnectMember], None]] = []
@@ -135,7 +134,7 @@ class Distributed(HerderThread):
 
     # ------------------------------------------------------------ threads
 
-    def _tell(self, step: Callable[[], None]) -> None:
+    def _post(self, step: Callable[[], None]) -> None:
         """Run a step on the herder's thread, and log what goes wrong."""
 
         def ended(done: Future[None]) -> None:
@@ -199,7 +198,7 @@ class Distributed(HerderThread):
             log.exception("the worker could not do what was due")
 
     def _later(self, delay_s: float, step: Callable[[], None]) -> None:
-        timer = threading.Timer(delay_s, lambda: self._tell(step))
+        timer = threading.Timer(delay_s, lambda: self._post(step))
         timer.daemon = True
         timer.start()
 
@@ -248,7 +247,7 @@ class Distributed(HerderThread):
 
     def _read_config(self) -> None:
         self._topics.read_config(self.values["worker.sync.timeout.ms"] / 1000)
-        self._tell(self._herder.config_caught_up)
+        self._post(self._herder.config_caught_up)
 
     def _make_session_key(self) -> None:
         algorithm = self.values["inter.worker.key.generation.algorithm"]
@@ -271,9 +270,12 @@ class Distributed(HerderThread):
         self.call(step).add_done_callback(ended)
 
     def _forward(self, name: str, configs: Sequence[Mapping[str, str]], url: str | None) -> None:
+        key = self._herder.session_key
+        algorithm = self.values["inter.worker.signature.algorithm"]
+
         def run() -> None:
             try:
-                self.forwarding.send_task_configs(url, name, configs)
+                send_task_configs(url, key, algorithm, name, configs)
             except Exception as error:  # noqa: BLE001 - tried again
                 self._retry(name, error)
             else:
@@ -312,7 +314,7 @@ class Distributed(HerderThread):
         """Divide the work of all, as leader."""
 
         def step() -> None:
-            members = {it: MemberState(of.url, of.offset, of.work) for it, of in states.items()}
+            members = {it: GroupWorker(of.url, of.offset, of.work) for it, of in states.items()}
             now_ms = self._runtime.now_ms()
             made = self._herder.divide(version, members, member_id, generation, now_ms)
             self._answers.append(lambda _: answer(made))
@@ -330,7 +332,7 @@ class Distributed(HerderThread):
                 self._in_loop(answer)
 
         if not self._is_stopping:
-            self._tell(run)
+            self._post(run)
 
     def assigned(
         self, assignment: Assignment, member_id: str, generation: int, version: int
@@ -338,10 +340,10 @@ class Distributed(HerderThread):
         """Carry out an assignment."""
         now_ms = self._runtime.now_ms()
         if not self._is_stopping:
-            self._tell(
+            self._post(
                 lambda: self._herder.assigned(assignment, member_id, generation, version, now_ms)
             )
 
     def lost(self) -> None:
         """Stop everything."""
-        self._tell(self._herder.lost)
+        self._post(self._herder.lost)

@@ -60,7 +60,7 @@ class HttpError(Exception):
         self.status, self.is_plain = status, is_plain
 
 
-class Answer(NamedTuple):
+class RestAnswer(NamedTuple):
     """An answer: its body is written as JSON."""
 
     body: Any = None
@@ -72,7 +72,7 @@ def _bytes(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def _json(answer: Answer) -> Response:
+def _json(answer: RestAnswer) -> Response:
     body = b"" if answer.body is None else _bytes(answer.body)
     media_type = None if answer.body is None else "application/json"
     return Response(body, answer.status, dict(answer.headers), media_type)
@@ -86,7 +86,7 @@ def _failure(error: Exception) -> Response:
     status = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 500)
     if status == 500 and not isinstance(error, ConnectException):
         log.error("a request failed", exc_info=error)
-    return _json(Answer({"error_code": status, "message": str(error)}, status))
+    return _json(RestAnswer({"error_code": status, "message": str(error)}, status))
 
 
 class ConnectApi:
@@ -97,7 +97,7 @@ class ConnectApi:
         self._worker = worker
         self._cluster_id = cluster_id
         connector, task = "connectors/*", "connectors/*/tasks/*"
-        self._routes: dict[tuple[str, str], Callable[..., Awaitable[Answer]]] = {
+        self._routes: dict[tuple[str, str], Callable[..., Awaitable[RestAnswer]]] = {
             ("GET", ""): self._root,
             ("GET", "health"): self._health,
             ("GET", "connectors"): self._list,
@@ -136,7 +136,7 @@ class ConnectApi:
         except Exception as error:  # noqa: BLE001 - every one is an answer
             return _failure(error)
 
-    async def _dispatch(self, request: Request) -> Answer:
+    async def _dispatch(self, request: Request) -> RestAnswer:
         raw: bytes = request.scope.get("raw_path") or request.url.path.encode()
         path = raw.decode("ascii", "replace").partition("?")[0].strip("/")
         words = [unquote(it) for it in path.split("/")] if path else []
@@ -155,29 +155,29 @@ class ConnectApi:
 
     def _ask(
         self, step: Callable[[Any, str], Any], status: int = 200
-    ) -> Callable[..., Awaitable[Answer]]:
-        async def handler(_: Request, name: str) -> Answer:
-            return Answer(await self._call(lambda herder: step(herder, name)), status)
+    ) -> Callable[..., Awaitable[RestAnswer]]:
+        async def handler(_: Request, name: str) -> RestAnswer:
+            return RestAnswer(await self._call(lambda herder: step(herder, name)), status)
 
         return handler
 
-    def _target(self, target: TargetState, status: int) -> Callable[..., Awaitable[Answer]]:
+    def _target(self, target: TargetState, status: int) -> Callable[..., Awaitable[RestAnswer]]:
         return self._ask(lambda herder, name: herder.set_target(name, target), status)
 
     # ------------------------------------------------------------ the worker
 
-    async def _root(self, _: Request) -> Answer:
-        return Answer(
+    async def _root(self, _: Request) -> RestAnswer:
+        return RestAnswer(
             {"version": PLUGIN_VERSION, "commit": _COMMIT, "kafka_cluster_id": self._cluster_id}
         )
 
-    async def _health(self, _: Request) -> Answer:
+    async def _health(self, _: Request) -> RestAnswer:
         await self._call(lambda _: None)  # the herder's thread answers
-        return Answer({"status": "healthy", "message": _HEALTHY})
+        return RestAnswer({"status": "healthy", "message": _HEALTHY})
 
     # ------------------------------------------------------------ connectors
 
-    async def _list(self, request: Request) -> Answer:
+    async def _list(self, request: Request) -> RestAnswer:
         wanted = set(request.query_params.getlist("expand")) & {"status", "info"}
 
         def step(herder: Any) -> Any:
@@ -193,9 +193,9 @@ class ConnectApi:
                         log.debug("%s has no %s yet", name, kind)
             return expanded
 
-        return Answer(await self._call(step))
+        return RestAnswer(await self._call(step))
 
-    async def _create(self, request: Request) -> Answer:
+    async def _create(self, request: Request) -> RestAnswer:
         body = await _object(request)
         name, config = body.get("name"), body.get("config")
         if body.keys() - {"name", "config", "initial_state"} or not isinstance(config, dict):
@@ -207,23 +207,23 @@ class ConnectApi:
         _, info = await asyncio.wrap_future(
             self._worker.put(name, full, may_replace=False, initial=target)
         )
-        return Answer(info, 201, _location(request, name))
+        return RestAnswer(info, 201, _location(request, name))
 
-    async def _put(self, request: Request, name: str) -> Answer:
+    async def _put(self, request: Request, name: str) -> RestAnswer:
         config = _with_name(name, await _object(request))
         is_new, info = await asyncio.wrap_future(self._worker.put(name, config, may_replace=True))
-        return Answer(info, 201, _location(request, name)) if is_new else Answer(info)
+        return RestAnswer(info, 201, _location(request, name)) if is_new else RestAnswer(info)
 
-    async def _patch(self, request: Request, name: str) -> Answer:
+    async def _patch(self, request: Request, name: str) -> RestAnswer:
         changes = await _object(request)
-        return Answer(await asyncio.wrap_future(self._worker.patch(name, changes)))
+        return RestAnswer(await asyncio.wrap_future(self._worker.patch(name, changes)))
 
-    async def _restart(self, request: Request, name: str) -> Answer:
+    async def _restart(self, request: Request, name: str) -> RestAnswer:
         include = request.query_params.get("includeTasks", "").lower() == "true"
         failed = request.query_params.get("onlyFailed", "").lower() == "true"
         if not include and not failed:
-            return Answer(await self._call(lambda herder: herder.restart(name)), 204)
-        return Answer(
+            return RestAnswer(await self._call(lambda herder: herder.restart(name)), 204)
+        return RestAnswer(
             await self._call(
                 lambda herder: herder.restart_with_tasks(
                     name, include_tasks=include, only_failed=failed
@@ -232,34 +232,34 @@ class ConnectApi:
             202,
         )
 
-    async def _task_status(self, _: Request, name: str, number: str) -> Answer:
+    async def _task_status(self, _: Request, name: str, number: str) -> RestAnswer:
         task = _task(name, number)
-        return Answer(await self._call(lambda herder: herder.task_status(task)))
+        return RestAnswer(await self._call(lambda herder: herder.task_status(task)))
 
-    async def _restart_task(self, _: Request, name: str, number: str) -> Answer:
+    async def _restart_task(self, _: Request, name: str, number: str) -> RestAnswer:
         task = _task(name, number)
-        return Answer(await self._call(lambda herder: herder.restart_task(task)), 204)
+        return RestAnswer(await self._call(lambda herder: herder.restart_task(task)), 204)
 
-    async def _topics(self, _: Request, name: str) -> Answer:
+    async def _topics(self, _: Request, name: str) -> RestAnswer:
         if not self._worker.values["topic.tracking.enable"]:
             raise HttpError(403, "Topic tracking is disabled.")
         topics = await self._call(lambda herder: herder.topics(name))
-        return Answer({name: {"topics": topics}})
+        return RestAnswer({name: {"topics": topics}})
 
-    async def _reset_topics(self, _: Request, name: str) -> Answer:
+    async def _reset_topics(self, _: Request, name: str) -> RestAnswer:
         values = self._worker.values
         if not values["topic.tracking.enable"]:
             raise HttpError(403, "Topic tracking is disabled.")
         if not values["topic.tracking.allow.reset"]:
             raise HttpError(403, "Topic tracking reset is disabled.")
-        return Answer(await self._call(lambda herder: herder.reset_topics(name)), 202)
+        return RestAnswer(await self._call(lambda herder: herder.reset_topics(name)), 202)
 
     # ------------------------------------------------------------ offsets
 
-    async def _offsets(self, _: Request, name: str) -> Answer:
-        return Answer({"offsets": await asyncio.wrap_future(self._worker.offsets(name))})
+    async def _offsets(self, _: Request, name: str) -> RestAnswer:
+        return RestAnswer({"offsets": await asyncio.wrap_future(self._worker.offsets(name))})
 
-    async def _alter_offsets(self, request: Request, name: str) -> Answer:
+    async def _alter_offsets(self, request: Request, name: str) -> RestAnswer:
         offsets = (await _object(request)).get("offsets")
         if not offsets:
             text = "Partitions / offsets need to be provided for an alter offsets request"
@@ -267,17 +267,17 @@ class ConnectApi:
         if not isinstance(offsets, list) or not all(map(_is_offset, offsets)):
             raise HttpError(500, "Offsets are a list of partition and offset")
         message = await asyncio.wrap_future(self._worker.alter_offsets(name, offsets))
-        return Answer({"message": message})
+        return RestAnswer({"message": message})
 
-    async def _reset_offsets(self, _: Request, name: str) -> Answer:
+    async def _reset_offsets(self, _: Request, name: str) -> RestAnswer:
         message = await asyncio.wrap_future(self._worker.alter_offsets(name, None))
-        return Answer({"message": message})
+        return RestAnswer({"message": message})
 
     # ------------------------------------------------------------ plug-ins
 
-    async def _plugins(self, request: Request) -> Answer:
+    async def _plugins(self, request: Request) -> RestAnswer:
         everything = request.query_params.get("connectorsOnly", "true").lower() == "false"
-        return Answer(
+        return RestAnswer(
             [
                 {"class": it.java_class, "type": it.type, "version": it.version}
                 for it in self._worker.plugins.plugins
@@ -285,7 +285,7 @@ class ConnectApi:
             ]
         )
 
-    async def _plugin_config(self, _: Request, name: str) -> Answer:
+    async def _plugin_config(self, _: Request, name: str) -> RestAnswer:
         types = (
             *("source", "sink", "converter", "header_converter", "transformation", "predicate"),
         )
@@ -297,16 +297,16 @@ class ConnectApi:
         common = {"source": SOURCE, "sink": SINK}.get(plugin.type)
         if common is not None:
             keys = {**common.keys, **keys}
-        return Answer([key_info(it) for it in keys.values()])
+        return RestAnswer([key_info(it) for it in keys.values()])
 
-    async def _validate(self, request: Request, name: str) -> Answer:
+    async def _validate(self, request: Request, name: str) -> RestAnswer:
         config = {key: str(value) for key, value in (await _object(request)).items()}
         kind = config.get("connector.class")
         if kind is not None and kind.rpartition(".")[2] != name.rpartition(".")[2]:
             text = f"Included connector type {kind} does not match request type {name}"
             raise BadRequestException(text)
         try:
-            return Answer(await self._call(lambda _: validate(self._worker.plugins, config)))
+            return RestAnswer(await self._call(lambda _: validate(self._worker.plugins, config)))
         except BadRequestException as error:
             wrapper = "org.apache.kafka.connect.runtime.rest.errors.BadRequestException: "
             raise HttpError(500, wrapper + str(error)) from None  # as Kafka
