@@ -41,11 +41,14 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.connect")
 _T = TypeVar("_T")
 _JAVA = "org.apache.kafka.connect.file.FileStream"
+_JDBC = "io.confluent.connect.jdbc.Jdbc"
 CONNECTORS = (
     Plugin(
         f"{_JAVA}SourceConnector", "source", "ottla.connect.file.source:FileStreamSourceConnector"
     ),
     Plugin(f"{_JAVA}SinkConnector", "sink", "ottla.connect.file.sink:FileStreamSinkConnector"),
+    Plugin(f"{_JDBC}SourceConnector", "source", "ottla.connect.jdbc.source:JdbcSourceConnector"),
+    Plugin(f"{_JDBC}SinkConnector", "sink", "ottla.connect.jdbc.sink:JdbcSinkConnector"),
 )
 """The connectors of this package."""
 

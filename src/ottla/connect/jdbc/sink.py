@@ -1,0 +1,272 @@
+"""The records of topics as rows of tables.
+
+The records of one `put` are one transaction: rows of the same columns go together by few
+statements, and several changes of a key are one.
+
+Kafka: Confluent's io.confluent.connect.jdbc.{JdbcSinkConnector, sink.JdbcSinkTask,
+sink.JdbcDbWriter, sink.BufferedRecords}.
+"""
+
+from __future__ import annotations
+
+import logging
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ottla.config.problems import ConfigErrors
+from ottla.connect import PLUGIN_VERSION
+from ottla.connect.connector import SinkConnector, SinkTask
+from ottla.connect.errors import ConnectException, RetriableException
+from ottla.connect.jdbc.dialects import database
+from ottla.connect.jdbc.layout import Layout, Layouts, Tables
+from ottla.connect.jdbc.settings import SINK
+from ottla.connect.jdbc.url import parse_address
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ottla.config.definition import ConfigDefinitions, ConfigValue
+    from ottla.connect.jdbc.database import Database, TableId
+    from ottla.connect.records import SinkRecord
+    from ottla.types import TopicPartition
+
+log = logging.getLogger("ottla.connect.jdbc")
+Change = tuple[Layout, "list[Any]", bool]
+"""The columns, the row, and whether it is deleted (which has the key alone)."""
+
+
+class Changes:
+    """The changes of one table, in an order that leaves what theirs would leave."""
+
+    def __init__(self, *, merges: bool) -> None:
+        """Say whether later changes of a key replace earlier ones, as an upsert allows."""
+        self._merges = merges
+        self._groups: list[list[Change]] = []
+        self._by_key: dict[tuple[Any, ...], int] = {}
+
+    def add(self, layout: Layout, row: list[Any], *, deletes: bool) -> None:
+        """Take the next change."""
+        change = (layout, row, deletes)
+        if not self._merges:
+            if not self._groups:
+                self._groups.append([])
+            self._groups[-1].append(change)
+            return
+        key = tuple(row[: len(layout.keys)])
+        index = self._by_key.get(key)
+        if index is not None:
+            earlier, _, was_deleted = self._groups[-1][index]
+            if deletes or (earlier is layout and not was_deleted):
+                self._groups[-1][index] = change
+                return
+        if index is not None or not self._groups:
+            # the columns that this row lacks are those of the row before, or their defaults
+            self._groups.append([])
+            self._by_key = {}
+        self._by_key[key] = len(self._groups[-1])
+        self._groups[-1].append(change)
+
+    def batches(self) -> Iterator[tuple[Layout, list[list[Any]], bool]]:
+        """Yield rows that go together; without merging, neighbours only."""
+        for group in self._groups:
+            if self._merges:
+                # each key is in one change, so that their order is free; deletes make room first
+                group.sort(key=lambda it: (not it[2], id(it[0])))
+            for _, changes in groupby(group, key=lambda it: (id(it[0]), it[2])):
+                batch = list(changes)
+                yield batch[0][0], [it[1] for it in batch], batch[0][2]
+
+
+class Writer:
+    """Writes records by one connection."""
+
+    def __init__(self, connection: Database, values: Mapping[str, Any]) -> None:
+        """Take a connector's settings."""
+        self._database, self._values = connection, values
+        self._layouts = Layouts(connection, values)
+        self.tables = Tables(connection, values)
+
+    def change(self, record: SinkRecord) -> Change:
+        """Return what a record changes; ConnectException for one that cannot be written."""
+        layout = self._layouts.layout(record)
+        return layout, layout.row(record), record.value is None
+
+    def write(self, changes: Sequence[Change]) -> None:
+        """Make changes, all or none."""
+        for layout in dict.fromkeys(map(itemgetter(0), changes)):
+            self.tables.prepare(layout)
+        by_table: dict[TableId, Changes] = {}
+        for layout, row, deletes in changes:
+            found = by_table.get(layout.table)
+            if found is None:
+                merges = self._values["insert.mode"] == "upsert"
+                found = by_table[layout.table] = Changes(merges=merges)
+            found.add(layout, row, deletes=deletes)
+        for found in by_table.values():
+            for layout, rows, deletes in found.batches():
+                self._write(layout, rows, deletes=deletes)
+        self._database.commit()
+
+    def _write(self, layout: Layout, rows: list[list[Any]], *, deletes: bool) -> None:
+        size: int = self._values["batch.size"]
+        mode = self._values["insert.mode"]
+        connection, table, keys = self._database, layout.table, layout.key_names
+        if deletes:
+            # parameters of a statement are limited: 32,766 by SQLite, 65,535 by PostgreSQL
+            size = min(size, 10_000 // len(keys))
+        for start in range(0, len(rows), size):
+            part = rows[start : start + size]
+            if deletes:
+                condition = connection.key_condition(keys, part)
+                text = f"DELETE FROM {connection.quote_table(table)} WHERE {condition}"  # noqa: S608 - quoted
+                connection.execute(text, [value for row in part for value in row])
+            elif mode == "update":
+                self._update(layout, part)
+            else:
+                ending = connection.upsert(table, layout.names, keys) if mode == "upsert" else ""
+                connection.insert(table, layout.names, part, ending)
+
+    def _update(self, layout: Layout, rows: list[list[Any]]) -> None:
+        if not layout.others:
+            return
+        connection, count = self._database, len(layout.keys)
+        sets = ", ".join(f"{connection.quote(it.name)} = {connection.mark}" for it in layout.others)
+        condition = " AND ".join(
+            f"{connection.quote(it)} = {connection.mark}" for it in layout.key_names
+        )
+        text = f"UPDATE {connection.quote_table(layout.table)} SET {sets} WHERE {condition}"  # noqa: S608 - quoted
+        connection.connection().cursor().executemany(
+            text, [row[count:] + row[:count] for row in rows]
+        )
+
+
+class JdbcSinkTask(SinkTask):
+    """Writes its partitions' records; what the database refuses is a dead letter or the end."""
+
+    def start(self, config: Mapping[str, str]) -> None:
+        """Take the settings; the database is asked by the first `put`."""
+        self._values = SINK.parse(config)
+        self._database = database(parse_address(self._values, config), self._values)
+        self._writer = Writer(self._database, self._values)
+        self._tolerates = config.get("errors.tolerance", "none") == "all"
+        self._retries: int = self._values["max.retries"]
+
+    def put(self, records: Sequence[SinkRecord]) -> None:
+        """Write records in one transaction; RetriableException while the database is away."""
+        if not records:
+            return
+        changes: list[tuple[SinkRecord, Change]] = []
+        for record in records:
+            try:
+                changes.append((record, self._writer.change(record)))
+            except ConnectException as error:
+                self._refuse(record, error)
+        try:
+            self._write([change for _, change in changes])
+        except ConnectException as error:
+            if isinstance(error, RetriableException) or not self._tolerates:
+                raise
+            for record, change in changes:
+                try:
+                    self._write([change])
+                except RetriableException:
+                    raise
+                except ConnectException as cause:
+                    self._refuse(record, cause)
+        self._retries = self._values["max.retries"]
+
+    def _write(self, changes: Sequence[Change]) -> None:
+        """Make changes; tables that were looked at before are looked at again after an error."""
+        tables = self._writer.tables
+        while True:
+            again = tables.are_known
+            try:
+                self._writer.write(changes)
+            except Exception as error:
+                self._database.rollback()
+                tables.forget()
+                if self._database.is_transient(error) or isinstance(error, RetriableException):
+                    self._retry(error)
+                if again:
+                    continue
+                if isinstance(error, ConnectException):
+                    raise
+                raise ConnectException(f"The database refused rows: {error}") from error
+            return
+
+    def _retry(self, error: Exception) -> None:
+        """Have the records given again, unless this happened too often."""
+        self._database.drop()
+        if self._retries <= 0:
+            raise ConnectException(f"The database failed, without retries left: {error}") from error
+        self._retries -= 1
+        self.context.set_timeout_ms(self._values["retry.backoff.ms"])
+        raise RetriableException(str(error).strip()) from error
+
+    def _refuse(self, record: SinkRecord, error: Exception) -> None:
+        """Make a record a dead letter, or fail if no error is tolerated."""
+        if not self._tolerates:
+            raise error
+        self.context.report_errant(record, error)
+
+    def stop(self) -> None:
+        """Close the connection."""
+        self._database.is_stopped.set()
+        self._database.drop()
+
+
+class JdbcSinkConnector(SinkConnector):
+    """Writes topics to tables."""
+
+    version: ClassVar[str] = PLUGIN_VERSION
+    definitions: ClassVar[ConfigDefinitions] = SINK
+    task_class = JdbcSinkTask
+
+    def start(self, config: Mapping[str, str]) -> None:
+        """Take the settings."""
+        for problem in _problems(SINK.parse(config), config):
+            raise ConnectException(problem[1])
+        self._config = config
+
+    def task_configs(self, tasks_max: int) -> Sequence[Mapping[str, str]]:
+        """Return the connector's settings for each task."""
+        return [self._config] * tasks_max
+
+    def validate(self, config: Mapping[str, str]) -> list[ConfigValue]:
+        """Check settings one by one, then those that contradict each other."""
+        outcomes = self.definitions.validate(config)
+        if not any(it.errors for it in outcomes):
+            for name, text in _problems(SINK.parse(config), config):
+                next(it for it in outcomes if it.name == name).errors.append(text)
+        return outcomes
+
+    def alter_offsets(
+        self, config: Mapping[str, str], offsets: Mapping[TopicPartition, int | None]
+    ) -> bool:
+        """Accept all: the tables say nothing about offsets."""
+        del config, offsets
+        return True
+
+
+def _problems(values: Mapping[str, Any], config: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return settings that contradict each other, each with the reason."""
+    found, mode = [], values["pk.mode"]
+    if values["delete.enabled"] and mode != "record_key":
+        found.append(
+            (
+                "delete.enabled",
+                "Primary key mode must be 'record_key' when delete support is enabled",
+            )
+        )
+    if values["insert.mode"] != "insert" and mode == "none":
+        text = f"insert.mode={values['insert.mode']} needs a primary key: set pk.mode"
+        found.append(("pk.mode", text))
+    if mode == "kafka" and len(values["pk.fields"]) not in {0, 3}:
+        text = "pk.mode=kafka takes three names of topic, partition and offset, or none"
+        found.append(("pk.fields", text))
+    try:
+        parse_address(values, config)
+    except ConfigErrors as error:
+        found.append(("connection.url", str(error)))
+    return found

@@ -1,0 +1,403 @@
+"""The source: against SQLite, and in conformance runs against real servers."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import random
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ottla.connect import data
+from ottla.connect.errors import ConnectException, DataException, RetriableException
+from ottla.connect.jdbc.database import split_name
+from ottla.connect.jdbc.source import JdbcSourceConnector
+from tests.connect.jdbc.tables import (
+    CREATE,
+    KINDS,
+    REAL,
+    UPSERT,
+    SinkContext,
+    SourceContext,
+    drain,
+    fill,
+    numbers,
+    record,
+    rows_of,
+    sink_task,
+    source_task,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ottla.connect.data import Schema
+    from ottla.connect.records import SinkRecord
+    from tests.connect.jdbc.databases import Server
+
+
+@pytest.mark.parametrize("server", KINDS, indirect=True)
+def test_bulk_reads_the_table_each_time(server: Server) -> None:
+    """All rows, again and again, without offsets."""
+    server.sql(CREATE[server.kind].format("items"))
+    fill(server, range(1, 6))
+    task = source_task(server, SourceContext(), {"batch.max.rows": "2"})
+    records = drain(task, 10)
+    task.stop()
+    assert numbers(records)[:10] == [1, 2, 3, 4, 5] * 2
+    assert records[0].source_offset is None
+    assert records[0].value_schema is not None
+    assert records[0].value_schema.name == "items"
+    assert records[0].topic == "t-items"
+
+
+@pytest.mark.parametrize("server", KINDS, indirect=True)
+def test_incrementing_goes_on_from_its_offset(server: Server) -> None:
+    """After a restart the next row; an offset that Confluent's connector stored counts."""
+    server.sql(CREATE[server.kind].format("items"))
+    fill(server, range(1, 6))
+    context = SourceContext()
+    mode = {"mode": "incrementing", "incrementing.column.name": "id", "batch.max.rows": "2"}
+    task = source_task(server, context, mode)
+    assert numbers(drain(task, 5, context)) == [1, 2, 3, 4, 5]
+    task.stop()
+    fill(server, range(6, 8))
+    task = source_task(server, context, mode)
+    assert numbers(drain(task, 2, context)) == [6, 7]
+    task.stop()
+    names = {"sqlite": "items", "postgresql": "public.items", "mariadb": "test.items"}
+    partition = json.dumps({"protocol": "1", "table": names[server.kind]})
+    assert context.stored == {partition: {"incrementing": 7}}
+    older = SourceContext({json.dumps({"table": "items"}): {"incrementing": 4}})
+    task = source_task(server, older, {**mode, "incrementing.column.name": ""})
+    if server.kind == "sqlite":
+        with pytest.raises(ConnectException, match="columns that increment themselves"):
+            task.poll()
+    else:
+        assert numbers(drain(task, 3)) == [5, 6, 7]
+    task.stop()
+
+
+@pytest.mark.parametrize("server", KINDS, indirect=True)
+def test_rows_of_the_same_timestamp_are_never_lost(server: Server) -> None:
+    """Whatever record was the last one whose offset was stored."""
+    server.sql(CREATE[server.kind].format("items"))
+    fill(server, range(1, 4))
+    fill(server, range(4, 6), seconds=1)
+    mode = {
+        "mode": "timestamp", "timestamp.column.name": "ts", "validate.non.null": "false",
+        "batch.max.rows": "2",
+    }  # fmt: skip
+    task = source_task(server, SourceContext(), mode)
+    records = drain(task, 5)
+    task.stop()
+    assert sorted(numbers(records)) == [1, 2, 3, 4, 5]
+    for sent in range(1, 6):
+        context = SourceContext()
+        context.put(records[sent - 1])
+        again = source_task(server, context, mode)
+        seen = set(numbers(records[:sent]))
+        rest = 5 - (0 if sent < 3 else sent)
+        seen |= set(numbers(drain(again, rest))) if rest else set()
+        again.stop()
+        assert seen == {1, 2, 3, 4, 5}
+    assert records[4].source_offset == {
+        "timestamp": 1_714_557_605_123,
+        "timestamp_nanos": 123_456_000,
+    }
+
+
+@pytest.mark.parametrize("server", KINDS, indirect=True)
+def test_timestamp_and_number_are_exact(server: Server) -> None:
+    """Each row once from any offset, also at equal timestamps; a change comes again."""
+    server.sql(CREATE[server.kind].format("items"))
+    fill(server, range(1, 5))
+    mode = {
+        "mode": "timestamp+incrementing", "timestamp.column.name": "ts",
+        "incrementing.column.name": "id", "validate.non.null": "false", "batch.max.rows": "3",
+    }  # fmt: skip
+    task = source_task(server, SourceContext(), mode)
+    records = drain(task, 4)
+    assert numbers(records) == [1, 2, 3, 4]
+    for sent in range(1, 4):
+        context = SourceContext()
+        context.put(records[sent - 1])
+        again = source_task(server, context, mode)
+        assert numbers(drain(again, 4 - sent)) == [1, 2, 3, 4][sent:]
+        again.stop()
+    server.sql("UPDATE items SET ts = '2024-05-01 11:00:00' WHERE id = 2")
+    assert numbers(drain(task, 1)) == [2]
+    task.stop()
+
+
+@pytest.mark.parametrize("server", KINDS, indirect=True)
+def test_rows_of_the_last_moments_wait(server: Server) -> None:
+    """timestamp.delay.interval.ms leaves rows alone whose transactions may overlap."""
+    server.sql(CREATE[server.kind].format("items"))
+    now = dt.datetime.now(dt.UTC).replace(tzinfo=None)
+    for number, age_s in ((1, 60), (2, 1)):
+        moment = (now - dt.timedelta(seconds=age_s)).isoformat(" ")
+        server.sql(f"INSERT INTO items VALUES ({number}, '{moment}', 'x')")
+    mode = {"mode": "timestamp", "timestamp.column.name": "ts", "validate.non.null": "false"}
+    task = source_task(server, SourceContext(), {**mode, "timestamp.delay.interval.ms": "30000"})
+    assert numbers(drain(task, 1)) == [1]
+    assert [task.poll() for _ in range(3)] == [None] * 3
+    task.stop()
+    mode["timestamp.initial"] = "-1"
+    task = source_task(server, SourceContext(), mode)
+    assert [task.poll() for _ in range(3)] == [None] * 3
+    task.stop()
+
+
+@pytest.mark.parametrize("server", REAL, indirect=True)
+def test_a_query_is_read_as_a_table(server: Server) -> None:
+    """With its own WHERE and percent signs, in bulk and by increments."""
+    server.sql(CREATE[server.kind].format("items"))
+    fill(server, range(1, 6))
+    query = "SELECT id, item FROM items WHERE item LIKE 'i%' AND id % 2 = 1"
+    for mode in ("bulk", "incrementing"):
+        context = SourceContext()
+        more = {"mode": mode, "query": query, "incrementing.column.name": "id"}
+        task = source_task(server, context, more)
+        records = drain(task, 3, context)
+        task.stop()
+        assert numbers(records)[:3] == [1, 3, 5]
+        assert records[0].topic == "t-"
+        assert records[0].source_partition == {"query": "query"}
+    assert list(context.stored.values()) == [{"incrementing": 5}]
+
+
+@pytest.mark.parametrize("server", KINDS, indirect=True)
+def test_tables_are_chosen_and_divided(server: Server) -> None:
+    """By names and patterns; a new table asks for other tasks."""
+    for name in ("a1", "a2", "b1"):
+        server.sql(CREATE[server.kind].format(name))
+    base = {**server.settings, "mode": "bulk", "topic.prefix": "t-", "name": "s"}
+
+    def tables(more: Mapping[str, str], tasks: int = 1) -> list[list[str]]:
+        connector = JdbcSourceConnector()
+        connector.context = SourceContext()  # type: ignore[assignment]
+        connector.start({**base, **more})
+        configs = connector.task_configs(tasks)
+        connector.stop()
+        return [[split_name(it)[-1] for it in config["tables"].split(",")] for config in configs]
+
+    assert tables({}) == [["a1", "a2", "b1"]]
+    assert tables({}, 2) == [["a1", "b1"], ["a2"]]
+    assert tables({}, 9) == [["a1"], ["a2"], ["b1"]]
+    assert tables({"table.whitelist": "b1,nothing"}) == [["b1"]]
+    assert tables({"table.blacklist": "b1"}) == [["a1", "a2"]]
+    patterns = {"table.include.list": "(.*[.])?a.", "table.exclude.list": ".*2"}
+    assert tables(patterns) == [["a1"]]
+    server.sql("CREATE VIEW v1 AS SELECT id FROM a1")
+    try:
+        assert tables({"table.types": "VIEW"}) == [["v1"]]
+    finally:
+        server.sql("DROP VIEW v1")
+    connector, context = JdbcSourceConnector(), SourceContext()
+    connector.context = context  # type: ignore[assignment]
+    connector.start({**base, "table.poll.interval.ms": "50"})
+    server.sql(CREATE[server.kind].format("c1"))
+    end = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=30)
+    while not context.asked:
+        assert dt.datetime.now(dt.UTC) < end
+    assert "c1" in connector.task_configs(1)[0]["tables"]
+    connector.stop()
+
+
+@pytest.mark.parametrize("server", KINDS, indirect=True)
+def test_columns_that_may_be_null_are_refused(server: Server) -> None:
+    """validate.non.null, for numbers and for timestamps; and columns that are missing."""
+    server.sql(CREATE[server.kind].format("items"))
+    for mode, column, text in (
+        ("timestamp", "ts", "all of these columns nullable"),
+        ("incrementing", "gone", "No column gone"),
+    ):
+        settings = {"mode": mode, f"{mode}.column.name": column}
+        task = source_task(server, SourceContext(), settings)
+        with pytest.raises(ConnectException, match=text):
+            task.poll()
+        task.stop()
+
+
+TYPES = {
+    "postgresql": (
+        (
+            "CREATE TABLE types (b boolean, i2 smallint NOT NULL, i4 int, i8 bigint, f4 real, f8 float8,"
+            " n numeric(12,3), n0 numeric(6), nn numeric, s varchar(9), c char(3), t text, bi bytea,"
+            " d date, ti time, ts timestamp, tz timestamptz, j jsonb, u uuid, a int[])"
+        ),
+        (
+            "INSERT INTO types VALUES (true, -5, 70000, 1099511627776, 1.5, 2.25, 12.345, 123456, 1.25,"
+            " 'näh', 'ab', 'x', '\\x00ff', '2024-02-29', '12:34:56.789', '2024-02-29 12:34:56.123456',"
+            " '2024-02-29 12:34:56+02', '{\"a\": 1}', '5f0c2f0a-0000-0000-0000-000000000001', '{1}')"
+        ),
+    ),
+    "mariadb": (
+        (
+            "CREATE TABLE types (b boolean, i2 smallint NOT NULL, i4 int, i8 bigint, f4 float,"
+            " f8 double, n decimal(12,3), n0 decimal(6), u1 tinyint unsigned, u4 int unsigned,"
+            " u8 bigint unsigned, s varchar(9), c char(3), t text, bi varbinary(9), bl blob, d date,"
+            " ti time(3), ts datetime(6), tz timestamp(3) NULL, j json, e enum('p', 'q'), y year)"
+        ),
+        (
+            "INSERT INTO types VALUES (true, -5, 70000, 1099511627776, 1.5, 2.25, 12.345, 123456, 200,"
+            " 4000000000, 18446744073709551615, 'näh', 'ab', 'x', x'00ff', x'01', '2024-02-29',"
+            " '12:34:56.789', '2024-02-29 12:34:56.123456', '2024-02-29 10:34:56', '{\"a\": 1}', 'q',"
+            " 2024)"
+        ),
+    ),
+}
+MOMENT = dt.datetime(2024, 2, 29, 12, 34, 56, 123_456, dt.UTC)
+EXPECTED: dict[str, dict[str, tuple[Schema, Any]]] = {
+    "both": {
+        "i2": (data.INT16, -5), "i4": (data.INT32, 70_000), "i8": (data.INT64, 1 << 40),
+        "f4": (data.FLOAT32, 1.5), "f8": (data.FLOAT64, 2.25),
+        "n": (data.decimal(3), Decimal("12.345")), "n0": (data.decimal(0), Decimal(123_456)),
+        "s": (data.STRING, "näh"), "t": (data.STRING, "x"), "bi": (data.BYTES, b"\x00\xff"),
+        "d": (data.DATE, dt.date(2024, 2, 29)),
+        "ti": (data.TIME, dt.time(12, 34, 56, 789_000)), "ts": (data.TIMESTAMP, MOMENT),
+        "tz": (data.TIMESTAMP, dt.datetime(2024, 2, 29, 10, 34, 56, 0, dt.UTC)),
+        "j": (data.STRING, '{"a": 1}'),
+    },
+    "postgresql": {
+        "b": (data.BOOLEAN, True), "c": (data.STRING, "ab "),
+        "nn": (data.decimal(38), Decimal("1.25")),
+        "u": (data.STRING, "5f0c2f0a-0000-0000-0000-000000000001"),
+    },
+    "mariadb": {
+        "b": (data.INT8, 1), "c": (data.STRING, "ab"), "u1": (data.INT16, 200),
+        "u4": (data.INT64, 4_000_000_000), "u8": (data.decimal(0), Decimal((1 << 64) - 1)),
+        "bl": (data.BYTES, b"\x01"), "e": (data.STRING, "q"), "y": (data.INT16, 2024),
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("server", REAL, indirect=True)
+def test_types_of_columns_are_those_of_confluent(server: Server) -> None:
+    """Schemas and values of each type, and the same from a table that the sink makes of them."""
+    for statement in TYPES[server.kind]:
+        server.sql(statement.replace("%", "%%"))
+    task = source_task(server, SourceContext(), {})
+    (read,) = drain(task, 1)
+    task.stop()
+    expected = {**EXPECTED["both"], **EXPECTED[server.kind]}
+    schema = read.value_schema
+    assert {it.name for it in schema.fields} == set(expected)
+    for name, (wanted, value) in expected.items():
+        assert schema.field(name).schema == (wanted if name == "i2" else wanted.as_optional()), name
+        assert read.value[name] == value, name
+    read.value.validate()
+    sink = sink_task(server, {})
+    sink.put([record(read.value, topic="copy")])
+    task = source_task(server, SourceContext(), {"table.whitelist": "copy"})
+    (copied,) = drain(task, 1)
+    task.stop()
+    for name in expected:
+        copy, original = copied.value[name], read.value[name]
+        if name == "ts" and server.kind == "mariadb":  # DATETIME(3), as Connect's have
+            original = original.replace(microsecond=123_000)
+        if name == "n0" and server.kind == "postgresql":  # DECIMAL without a scale
+            copy = copy.quantize(Decimal(1))
+        assert copy == original, name
+
+
+@pytest.mark.parametrize("server", REAL, indirect=True)
+@pytest.mark.parametrize(
+    ("mapping", "whole", "fraction"),
+    [
+        ("none", data.decimal(0), data.decimal(3)),
+        ("precision_only", data.INT32, data.decimal(3)),
+        ("best_fit", data.INT32, data.FLOAT64),
+        ("best_fit_eager_double", data.INT32, data.FLOAT64),
+    ],
+)
+def test_numbers_are_mapped(server: Server, mapping: str, whole: Schema, fraction: Schema) -> None:
+    """numeric.mapping, by digits before and after the point."""
+    server.sql("CREATE TABLE numbers (n0 numeric(6) NOT NULL, n3 numeric(12,3) NOT NULL)")
+    server.sql("INSERT INTO numbers VALUES (7, 1.5)")
+    task = source_task(
+        server, SourceContext(), {"numeric.mapping": mapping, "timestamp.granularity": "nanos_long"}
+    )
+    (read,) = drain(task, 1)
+    task.stop()
+    assert [it.schema for it in read.value_schema.fields] == [
+        data.INT32 if whole is data.INT32 else whole, fraction,
+    ]  # fmt: skip
+    assert [float(it) for it in read.value.values] == [7, 1.5]
+    read.value.validate()
+
+
+@pytest.mark.parametrize("server", REAL, indirect=True)
+def test_time_zones_of_columns_without_one(server: Server) -> None:
+    """db.timezone is the zone of what a table says, both ways."""
+    if server.kind == "mariadb":
+        return  # its zones have to be loaded first
+    server.sql("CREATE TABLE zones (id int, ts timestamp)")
+    server.sql("INSERT INTO zones VALUES (1, '2024-07-01 12:00:00')")
+    zone = {"db.timezone": "Europe/Rome"}
+    task = source_task(server, SourceContext(), zone)
+    (read,) = drain(task, 1)
+    task.stop()
+    assert read.value["ts"] == dt.datetime(2024, 7, 1, 10, tzinfo=dt.UTC)
+    sink_task(server, zone).put([record(read.value, topic="zones")])
+    assert server.sql("SELECT DISTINCT ts FROM zones") == [(dt.datetime(2024, 7, 1, 12),)]  # noqa: DTZ001
+
+
+@pytest.mark.parametrize("server", REAL, indirect=True)
+def test_a_number_that_is_no_decimal_fails_the_task(server: Server) -> None:
+    """NaN has no counterpart; the error names the column."""
+    if server.kind == "mariadb":
+        return
+    server.sql("CREATE TABLE numbers (n numeric)")
+    server.sql("INSERT INTO numbers VALUES ('NaN')")
+    task = source_task(server, SourceContext(), {})
+    with pytest.raises(DataException, match="Column n"):
+        task.poll()
+    task.stop()
+
+
+@pytest.mark.parametrize("server", REAL, indirect=True)
+def test_tables_equal_each_other_after_kills_of_the_database(server: Server) -> None:
+    """Random changes, kills and restarts: what the sink has made is what the source has."""
+    random_ = random.Random(5)
+    server.sql(CREATE[server.kind].format("items"))
+    mode = {
+        "mode": "incrementing", "incrementing.column.name": "id", "batch.max.rows": "7",
+        "table.whitelist": "items", "connection.attempts": "1",
+    }  # fmt: skip
+    context, sunk = SourceContext(), SinkContext()
+    source = source_task(server, context, mode)
+    sink = sink_task(server, {**UPSERT, "connection.attempts": "1", "max.retries": "99"}, sunk)
+    inserted, read, failures = 0, 0, 0
+    waiting: list[SinkRecord] = []
+    for turn in range(60):
+        if inserted < 200:
+            fill(server, range(inserted, inserted + 10))
+            inserted += 10
+        if turn % 6 == 5:
+            server.kill()
+        for _ in range(2):
+            for got in source.poll() or ():
+                waiting.append(record(got.value, read, topic="copy"))
+                read += 1
+            try:
+                sink.put(waiting)
+            except RetriableException:
+                failures += 1
+            else:
+                waiting = []
+        if turn % 6 == 5:
+            server.start()
+        if random_.random() < 0.2:
+            sink.stop()
+            sink = sink_task(server, UPSERT, sunk)
+        if read == 200 and not waiting and inserted == 200:
+            break
+    source.stop()
+    sink.stop()
+    assert failures
+    columns = "id, ts, item"
+    assert rows_of(server, columns, "copy") == rows_of(server, columns, "items")
