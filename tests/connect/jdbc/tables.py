@@ -81,7 +81,7 @@ def source_task(server: Server, context: SourceContext, more: Mapping[str, str])
         "poll.interval.ms": "0", **more,
     }  # fmt: skip
     connector = JdbcSourceConnector()
-    connector.context = context  # type: ignore[assignment]
+    connector.context = context
     connector.start(config)
     (task_config,) = connector.task_configs(1)
     connector.stop()

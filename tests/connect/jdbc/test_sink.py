@@ -44,8 +44,8 @@ def test_records_are_inserted_into_a_table_that_is_created(server: Server) -> No
 def test_upserts_update_and_tombstones_delete(server: Server) -> None:
     """The last change of a key counts, within a batch too; columns that a record lacks stay."""
     settings = {
-        "insert.mode": "upsert", "pk.mode": "record_key", "pk.fields": "k", "delete.enabled": "true",
-        "batch.size": "2", "auto.evolve": "true",
+        "insert.mode": "upsert", "pk.mode": "record_key", "pk.fields": "k",
+        "delete.enabled": "true", "batch.size": "2", "auto.evolve": "true",
     }  # fmt: skip
     task = sink_task(server, settings)
     task.put([record(order(it), key=it) for it in (1, 2, 3, 1)])

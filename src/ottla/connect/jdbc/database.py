@@ -13,6 +13,7 @@ import datetime as dt
 import logging
 import re
 import threading
+import warnings
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -289,7 +290,9 @@ class Database(ABC):
 
     def columns(self, table: TableId) -> list[TableColumn]:
         """Return a table's columns, none of a table that does not exist."""
-        with self._inspect() as inspector:
+        with self._inspect() as inspector, warnings.catch_warnings():
+            # types that SQLAlchemy does not know are none of ours either
+            warnings.filterwarnings("ignore", "Did not recognize type")
             try:
                 found = inspector.get_columns(table.name, table.schema)
             except NoSuchTableError:
@@ -304,11 +307,6 @@ class Database(ABC):
             )
             for it in found
         ]
-
-    def keys(self, table: TableId) -> list[str]:
-        """Return the columns of a table's primary key."""
-        with self._inspect() as inspector:
-            return inspector.get_pk_constraint(table.name, table.schema)["constrained_columns"]
 
     # ------------------------------------------------------------ new tables
 

@@ -51,10 +51,22 @@ class Layout:
         self.columns = (*keys, *others)
         self.names = [it.name for it in self.columns]
         self.key_names = [it.name for it in keys]
+        special = [it.convert is not None or it.schema.default is not None for it in self.columns]
+        self._special = [
+            (place, column) for place, column in enumerate(self.columns) if special[place]
+        ]
+        """The columns whose values are not always written as they are."""
 
     def row(self, record: SinkRecord) -> list[Any]:
         """Return a record's values, those of the primary key first."""
         row = [_value(column, record) for column in self.columns]
+        for index, column in self._special:
+            value = row[index]
+            if value is None:
+                value = column.schema.default
+            if value is not None and column.convert is not None:
+                value = column.convert(value)
+            row[index] = value
         if None in row[: len(self.keys)]:
             null = self.key_names[row.index(None)]
             raise ConnectException(f"Column {null} of the primary key is null in {place(record)}")
@@ -63,15 +75,11 @@ class Layout:
 
 def _value(column: Column, record: SinkRecord) -> Any:
     if column.part == "value":
-        value = record.value.values[column.index]
-    elif column.part == "key":
-        value = record.key if column.index < 0 else record.key.values[column.index]
-    else:
-        assert record.original is not None
-        value = (record.topic, record.original.partition, record.offset)[column.index]
-    if value is None:
-        value = column.schema.default
-    return value if value is None or column.convert is None else column.convert(value)
+        return record.value.values[column.index]
+    if column.part == "key":
+        return record.key if column.index < 0 else record.key.values[column.index]
+    assert record.original is not None
+    return (record.topic, record.original.partition, record.offset)[column.index]
 
 
 def place(record: SinkRecord) -> str:
@@ -225,8 +233,8 @@ class Tables:
     def _statement(self, layout: Layout) -> str | None:
         """Return the statement that the table needs, None for a table as it should be."""
         database, table = self._database, layout.table
-        existing = {self._folded(it.name) for it in database.columns(table)}
         quoted = database.quote_table(table)
+        existing = {self._folded(it.name) for it in database.columns(table)}
         if not existing:
             if not self._values["auto.create"]:
                 raise ConnectException(f"Table {table} is missing and auto-creation is disabled")

@@ -105,6 +105,14 @@ class TableQuery:
 
     def read(self) -> list[SourceRecord]:
         """Return the next rows; without any, or after the last one, the query is closed."""
+        before = self.offset
+        try:
+            return self._read()
+        except Exception:
+            self.offset = before  # the rows that were read are not returned
+            raise
+
+    def _read(self) -> list[SourceRecord]:
         if self._cursor is None:
             self._begin()
         mapping = self._mapping
@@ -143,9 +151,8 @@ class TableQuery:
 
     def _begin(self) -> None:
         text, parameters = self._statement()
-        cursor = self._database.stream()
+        cursor = self._cursor = self._database.stream()
         cursor.execute(text, tuple(parameters))
-        self._cursor = cursor
         table, source = self.source.table, self.source
         description = cursor.description
         key = [tuple(it) for it in description]

@@ -75,15 +75,15 @@ class JdbcSourceTask(SourceTask):
                 return self._poll()
             except Exception as error:
                 transient = self._database.is_transient(error)
+                self._close()
                 if not transient and not isinstance(error, RetriableException):
-                    self._database.drop()
                     if isinstance(error, ConnectException):
                         raise
                     raise ConnectException(f"A query failed: {error}") from error
                 self._recover(error)
             finally:
                 if self._database.is_stopped.is_set():
-                    self._database.drop()
+                    self._close()
         return None
 
     def _poll(self) -> Sequence[SourceRecord] | None:
@@ -114,13 +114,16 @@ class JdbcSourceTask(SourceTask):
         if 0 <= limit < self._failures:
             raise ConnectException(f"The database failed {self._failures} times") from error
         log.warning("A query failed and is repeated: %s", str(error).strip())
+        self._database.is_stopped.wait(_RETRY_S)
+
+    def _close(self) -> None:
+        """End the queries, and the connection."""
         for _, query in self._queries:
             try:
                 query.close()
-            except Exception as closing:  # noqa: BLE001 - the connection is lost
-                log.debug("Closing a query failed: %s", closing)
+            except Exception as error:  # noqa: BLE001 - the connection may be lost
+                log.debug("Closing a query failed: %s", error)
         self._database.drop()
-        self._database.is_stopped.wait(_RETRY_S)
 
     def _prepare(self) -> None:
         """Make the queries, each from its stored offset."""
@@ -194,7 +197,7 @@ class JdbcSourceTask(SourceTask):
         self._database.is_stopped.set()
         if self._lock.acquire(blocking=False):
             try:
-                self._database.drop()
+                self._close()
             finally:
                 self._lock.release()
 
