@@ -14,6 +14,7 @@ HEADING = re.compile(r"^##{1,2} ", re.MULTILINE)
 ADDRESS = "localhost:9092"
 OWN_TESTS = {
     "docs/connect.md": "tests/connect/test_standalone.py",
+    "docs/jdbc.md": "tests/connect/jdbc/test_document.py",
     "docs/security.md": "tests/server/security/test_document.py",
     "docs/spark.md": "tests/spark/test_document.py",
     "docs/streams.md": "tests/streams/test_document.py",

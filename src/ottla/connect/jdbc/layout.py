@@ -41,7 +41,7 @@ class Column:
     convert: Callable[[Any], Any] | None
 
 
-class Layout:
+class RowLayout:
     """The columns of records that have the same topic and schemas."""
 
     def __init__(self, table: TableId, keys: Sequence[Column], others: Sequence[Column]) -> None:
@@ -94,9 +94,9 @@ class Layouts:
     def __init__(self, database: Database, values: Mapping[str, Any]) -> None:
         """Take a connector's settings."""
         self._database, self._values = database, values
-        self._known: dict[tuple[object, ...], Layout] = {}
+        self._known: dict[tuple[object, ...], RowLayout] = {}
 
-    def layout(self, record: SinkRecord) -> Layout:
+    def layout(self, record: SinkRecord) -> RowLayout:
         """Return a record's layout; ConnectException if its schemas do not do for the settings."""
         parts = [
             it.schema if isinstance(it, Struct) else schema
@@ -113,7 +113,7 @@ class Layouts:
             layout = self._known[key] = self._make(record)
         return layout
 
-    def _make(self, record: SinkRecord) -> Layout:
+    def _make(self, record: SinkRecord) -> RowLayout:
         values, mode = self._values, self._values["pk.mode"]
         fields = self._value_fields(record)
         keys = self._keys(record, mode, fields)
@@ -126,7 +126,7 @@ class Layouts:
         ]
         if not keys and not others:
             raise ConnectException(f"No fields to write of {place(record)}")
-        return Layout(self.table(record.topic), keys, others)
+        return RowLayout(self.table(record.topic), keys, others)
 
     def _value_fields(self, record: SinkRecord) -> dict[str, Column]:
         if record.value is None:
@@ -198,7 +198,7 @@ class Tables:
     def __init__(self, database: Database, values: Mapping[str, Any]) -> None:
         """Take a connector's settings."""
         self._database, self._values = database, values
-        self._ready: set[Layout] = set()
+        self._ready: set[RowLayout] = set()
 
     @property
     def are_known(self) -> bool:
@@ -210,7 +210,7 @@ class Tables:
         self._ready.clear()
         self._database.forget_catalog()
 
-    def prepare(self, layout: Layout) -> None:
+    def prepare(self, layout: RowLayout) -> None:
         """Create or extend the table of a layout, in a transaction of its own."""
         if layout in self._ready:
             return
@@ -230,7 +230,7 @@ class Tables:
             self._ready.clear()
         self._ready.add(layout)
 
-    def _statement(self, layout: Layout) -> str | None:
+    def _statement(self, layout: RowLayout) -> str | None:
         """Return the statement that the table needs, None for a table as it should be."""
         database, table = self._database, layout.table
         quoted = database.quote_table(table)

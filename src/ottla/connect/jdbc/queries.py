@@ -70,7 +70,7 @@ class RowOffset:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class RowSource:
     """What a query reads and where its records go."""
 
     table: TableId | None
@@ -85,7 +85,7 @@ class TableQuery:
     """Reads one table, or the result of one query."""
 
     def __init__(
-        self, source: Source, database: Database, values: Mapping[str, Any], offset: RowOffset
+        self, source: RowSource, database: Database, values: Mapping[str, Any], offset: RowOffset
     ) -> None:
         """Take the place to begin at."""
         self.source, self._database, self._values = source, database, values

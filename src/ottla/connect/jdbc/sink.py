@@ -19,7 +19,7 @@ from ottla.connect import PLUGIN_VERSION
 from ottla.connect.connector import SinkConnector, SinkTask
 from ottla.connect.errors import ConnectException, RetriableException
 from ottla.connect.jdbc.dialects import database
-from ottla.connect.jdbc.layout import Layout, Layouts, Tables
+from ottla.connect.jdbc.layout import Layouts, RowLayout, Tables
 from ottla.connect.jdbc.settings import SINK
 from ottla.connect.jdbc.url import parse_address
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ottla.types import TopicPartition
 
 log = logging.getLogger("ottla.connect.jdbc")
-Change = tuple[Layout, "list[Any]", bool]
+Change = tuple[RowLayout, "list[Any]", bool]
 """The columns, the row, and whether it is deleted (which has the key alone)."""
 
 
@@ -45,7 +45,7 @@ class Changes:
         self._groups: list[list[Change]] = []
         self._by_key: dict[tuple[Any, ...], int] = {}
 
-    def add(self, layout: Layout, row: list[Any], *, deletes: bool) -> None:
+    def add(self, layout: RowLayout, row: list[Any], *, deletes: bool) -> None:
         """Take the next change."""
         change = (layout, row, deletes)
         if not self._merges:
@@ -67,7 +67,7 @@ class Changes:
         self._by_key[key] = len(self._groups[-1])
         self._groups[-1].append(change)
 
-    def batches(self) -> Iterator[tuple[Layout, list[list[Any]], bool]]:
+    def batches(self) -> Iterator[tuple[RowLayout, list[list[Any]], bool]]:
         """Yield rows that go together; without merging, neighbours only."""
         for group in self._groups:
             if self._merges:
@@ -78,7 +78,7 @@ class Changes:
                 yield batch[0][0], [it[1] for it in batch], batch[0][2]
 
 
-class Writer:
+class RowWriter:
     """Writes records by one connection."""
 
     def __init__(self, connection: Database, values: Mapping[str, Any]) -> None:
@@ -108,7 +108,7 @@ class Writer:
                 self._write(layout, rows, deletes=deletes)
         self._database.commit()
 
-    def _write(self, layout: Layout, rows: list[list[Any]], *, deletes: bool) -> None:
+    def _write(self, layout: RowLayout, rows: list[list[Any]], *, deletes: bool) -> None:
         size: int = self._values["batch.size"]
         mode = self._values["insert.mode"]
         connection, table, keys = self._database, layout.table, layout.key_names
@@ -127,7 +127,7 @@ class Writer:
                 ending = connection.upsert(table, layout.names, keys) if mode == "upsert" else ""
                 connection.insert(table, layout.names, part, ending)
 
-    def _update(self, layout: Layout, rows: list[list[Any]]) -> None:
+    def _update(self, layout: RowLayout, rows: list[list[Any]]) -> None:
         if not layout.others:
             return
         connection, count = self._database, len(layout.keys)
@@ -148,7 +148,7 @@ class JdbcSinkTask(SinkTask):
         """Take the settings; the database is asked by the first `put`."""
         self._values = SINK.parse(config)
         self._database = database(parse_address(self._values, config), self._values)
-        self._writer = Writer(self._database, self._values)
+        self._writer = RowWriter(self._database, self._values)
         self._tolerates = config.get("errors.tolerance", "none") == "all"
         self._retries: int = self._values["max.retries"]
 

@@ -20,7 +20,7 @@ from ottla.connect.connector import ExactlyOnceSupport, SourceConnector, SourceT
 from ottla.connect.errors import ConnectException, RetriableException
 from ottla.connect.jdbc.database import Database, TableId, split_name
 from ottla.connect.jdbc.dialects import database
-from ottla.connect.jdbc.queries import RowOffset, Source, TableQuery
+from ottla.connect.jdbc.queries import RowOffset, RowSource, TableQuery
 from ottla.connect.jdbc.settings import SOURCE
 from ottla.connect.jdbc.url import parse_address
 
@@ -131,7 +131,7 @@ class JdbcSourceTask(SourceTask):
         if values["query"]:
             offset = self.context.offset(_QUERY_PARTITION)
             timestamps, incrementing = self._columns(None)
-            source = Source(None, prefix, _QUERY_PARTITION, timestamps, incrementing)
+            source = RowSource(None, prefix, _QUERY_PARTITION, timestamps, incrementing)
             self._queries = [(0.0, self._query(source, offset))]
             return
         queries = []
@@ -146,11 +146,11 @@ class JdbcSourceTask(SourceTask):
             stored = self.context.offsets([partition, *older])
             offset = next((it for it in stored if it is not None), None)
             topic = f"{prefix}{table.name}"
-            source = Source(table, topic, partition, timestamps, incrementing)
+            source = RowSource(table, topic, partition, timestamps, incrementing)
             queries.append((0.0, self._query(source, offset)))
         self._queries = queries
 
-    def _query(self, source: Source, stored: Mapping[str, Any] | None) -> TableQuery:
+    def _query(self, source: RowSource, stored: Mapping[str, Any] | None) -> TableQuery:
         offset = RowOffset.parse(stored)
         initial = self._values["timestamp.initial"]
         if source.timestamps and offset.timestamp is None and initial is not None:
