@@ -9,9 +9,11 @@ import pytest
 
 from ottla.config.problems import ConfigErrors
 from ottla.connect.data import INT8, INT32, INT64, STRING, Header, Struct, struct
-from ottla.connect.errors import ConnectException, DataException
+from ottla.connect.errors import BadRequestException, ConnectException, DataException
 from ottla.connect.plugins import PLUGINS, Plugin, Plugins
 from ottla.connect.records import ConnectRecord, SinkRecord
+from ottla.connect.runtime.standalone import CONNECTORS
+from ottla.connect.runtime.validation import require_valid, validate
 from tests.connect.cases import answer, converter_case, random_case
 
 INNER = struct(None, b=INT8.with_default(3))
@@ -19,7 +21,9 @@ SCHEMA = struct("s", a=STRING, n=INNER)
 
 
 def _configured(name: str, /, *kinds: str, **settings: str) -> Any:
-    made = Plugins().find(name, *(kinds or ("transformation",))).create()
+    plugins = Plugins()
+    plugins.allow_python(["tests.connect", "os", "nothing"])
+    made = plugins.find(name, *(kinds or ("transformation",))).create()
     made.configure({key.replace("_", "."): of for key, of in settings.items()})
     return made
 
@@ -95,6 +99,27 @@ def test_a_function_as_transform() -> None:
             _configured("Python", function=path)
     with pytest.raises(ConnectException, match=r"^The function of a Python transform returned a"):
         _configured("Python", function="tests.connect.test_transforms.wrong").apply(_record())
+
+
+def test_a_function_of_a_module_that_the_worker_does_not_list() -> None:
+    """Whoever may configure connectors runs no other code of the machine, nor imports it."""
+    plugins = Plugins()
+    refused = r"is of no module that the worker's ottla.python.modules lists"
+    for allowed in ([], ["tests.conn"], ["tests.connect.test_transforms.upper"]):
+        plugins.allow_python(allowed)
+        transform = plugins.find("ottla.connect.Python", "transformation").create()
+        with pytest.raises(ConfigErrors, match=refused):
+            transform.configure({"function": f"{__name__}.upper"})
+    config = {
+        "name": "s",
+        "connector.class": "FileStreamSource",
+        "topic": "t",
+        "transforms": "run",
+        "transforms.run.type": "ottla.connect.Python",
+        "transforms.run.function": "subprocess.run",
+    }
+    with pytest.raises(BadRequestException, match=refused):
+        require_valid(validate(Plugins(*CONNECTORS), config))
 
 
 def wrong(record: ConnectRecord) -> str:

@@ -118,7 +118,10 @@ class Task(ABC):
         """Begin with the settings of this task."""
 
     def stop(self) -> None:  # noqa: B027 - many have nothing to release
-        """Release what `start` took. Of sources it may come from another thread, during `poll`."""
+        """Release what `start` took; comes once.
+
+        Of sources it may come from another thread, during `poll`, which it ends.
+        """
 
 
 class TransactionContext(Protocol):

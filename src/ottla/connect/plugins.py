@@ -9,14 +9,17 @@ Kafka: org.apache.kafka.connect.runtime.isolation.{Plugins, PluginUtils}.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.config.problems import nearest
 from ottla.connect import PLUGIN_VERSION
 from ottla.connect.errors import ConnectException
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 ENTRY_POINTS: Final = "ottla.connectors"
 """The group of entry points for the connectors, converters and transforms of packages."""
@@ -34,6 +37,8 @@ class Plugin:
     of_key: bool | None = None
     """The part of the record that a transform works on; None if it does not matter."""
     version: str = PLUGIN_VERSION
+    modules: tuple[str, ...] | None = None
+    """Of the transform in Python: the modules whose functions it may call."""
 
     @property
     def aliases(self) -> tuple[str, ...]:
@@ -50,6 +55,8 @@ class Plugin:
     def create(self) -> Any:
         """Return a new object of the class, which is not configured yet."""
         made = self.load()
+        if self.modules is not None:
+            return made(self.modules)
         return made() if self.of_key is None else made(of_key=self.of_key)
 
 
@@ -110,7 +117,7 @@ def _transforms() -> list[Plugin]:
         for name in names
     ]
     path = f"{_TRANSFORMS}.records:Python"
-    return [*found, Plugin("ottla.connect.Python", "transformation", path)]
+    return [*found, Plugin("ottla.connect.Python", "transformation", path, modules=())]
 
 
 PLUGINS: Final = (
@@ -132,6 +139,12 @@ class Plugins:
     def __init__(self, *others: Plugin) -> None:
         """Add the plug-ins of other modules of the worker, as its connectors."""
         self.plugins: tuple[Plugin, ...] = (*PLUGINS, *others)
+
+    def allow_python(self, modules: Sequence[str]) -> None:
+        """Let connectors name functions of these modules and of those below them."""
+        self.plugins = tuple(
+            it if it.modules is None else replace(it, modules=tuple(modules)) for it in self.plugins
+        )
 
     def find(self, name: str, *types: str) -> Plugin:
         """Return the plug-in of a name; ConnectException, with the nearest name, without one."""

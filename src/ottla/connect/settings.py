@@ -263,6 +263,9 @@ SINK: Final = _sink()
 SOURCE: Final = _source()
 
 
+PYTHON_MODULES: Final = "ottla.python.modules"
+
+
 def _worker() -> ConfigDefinitions:
     rows: list[tuple[str, Type, Any, Importance, str, Check | None]] = [
         (
@@ -312,6 +315,7 @@ def _worker() -> ConfigDefinitions:
             "Time to wait for tasks to shut down gracefully, of all tasks together.",
             at_least(0),
         ),
+        (PYTHON_MODULES, Type.LIST, (), LOW, "Modules that transforms in Python may name.", None),
         ("topic.tracking.enable", Type.BOOLEAN, True, LOW, "Track the topics in use.", None),
         ("topic.tracking.allow.reset", Type.BOOLEAN, True, LOW, "Allow to forget them.", None),
         ("offset.storage.file.filename", Type.STRING, REQUIRED, HIGH, "The offset file.", None),

@@ -24,7 +24,7 @@ from ottla.connect.errors import (
     NotFoundException,
 )
 from ottla.connect.runtime.state import ConnectorTaskId, TargetState
-from ottla.connect.runtime.validation import key_info, validate
+from ottla.connect.runtime.validation import key_info
 from ottla.connect.settings import SINK, SOURCE
 from ottla.http.host import Page
 
@@ -306,7 +306,7 @@ class ConnectApi:
             text = f"Included connector type {kind} does not match request type {name}"
             raise BadRequestException(text)
         try:
-            return RestAnswer(await self._call(lambda _: validate(self._worker.plugins, config)))
+            return RestAnswer(await asyncio.wrap_future(self._worker.validate(config)))
         except BadRequestException as error:
             wrapper = "org.apache.kafka.connect.runtime.rest.errors.BadRequestException: "
             raise HttpError(500, wrapper + str(error)) from None  # as Kafka

@@ -9,6 +9,7 @@ Kafka: org.apache.kafka.connect.runtime.{WorkerSourceTask, SubmittedRecords}.
 from __future__ import annotations
 
 import logging
+import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -80,6 +81,8 @@ class SourceLoop:
         self._producer, self._store = producer, store
         self._flush_interval_s = flush_interval_s
         self._use_topic = use_topic
+        self._may_stop = threading.Lock()
+        """Taken by who stops the task first, and never released."""
         self._sent: dict[bytes, deque[_Sent]] = {}
         self._committable: dict[bytes, tuple[Mapping[str, Any], Mapping[str, Any] | None]] = {}
 
@@ -89,7 +92,7 @@ class SourceLoop:
         try:
             self._task.start(config)
             # from now on another thread may end `poll` by `stop`
-            control.wake = lambda: self._task.stop() if control.is_stopping else None
+            control.wake = self._wake
             control.report_started()
             due_s = control.now_s() + self._flush_interval_s
             while not control.is_stopping:
@@ -104,8 +107,21 @@ class SourceLoop:
             try:
                 self._end()
             finally:
-                self._task.stop()
+                self._stop_task()
                 self._pipeline.close()
+
+    def _wake(self) -> None:
+        """End `poll` from a thread of its own: the herder waits for no task (KAFKA-10792)."""
+        if self._control.is_stopping:
+            threading.Thread(target=self._stop_task, name="stop-task", daemon=True).start()
+
+    def _stop_task(self) -> None:
+        """Stop the task, once."""
+        if self._may_stop.acquire(blocking=False):
+            try:
+                self._task.stop()
+            except Exception:
+                log.exception("%s: stopping the task failed", self._control.id)
 
     def _poll(self) -> Sequence[SourceRecord]:
         batch = self._handler.run(ErrorStage.TASK_POLL, self._task, self._task.poll)

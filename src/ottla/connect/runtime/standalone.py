@@ -10,9 +10,10 @@ import queue
 import threading
 import time
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from ottla.connect.errors import BadRequestException
+from ottla.connect.errors import BadRequestException, ConnectException
 from ottla.connect.plugins import Plugin, Plugins
 from ottla.connect.runtime.herder import (
     Herder,
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.connect")
 _T = TypeVar("_T")
+_ASIDES: Final = 32
+"""Requests at a time that ask plug-ins, so that those of one that hangs do not pile up."""
 _JAVA = "org.apache.kafka.connect.file.FileStream"
 _JDBC = "io.confluent.connect.jdbc.Jdbc"
 CONNECTORS = (
@@ -72,6 +75,7 @@ class HerderThread:
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="ottla-herder", daemon=True)
         self._thread.start()
+        self._asides = threading.BoundedSemaphore(_ASIDES)
 
     # ------------------------------------------------------------ the thread
 
@@ -130,6 +134,25 @@ class HerderThread:
 
     # ------------------------------------------------------------ requests that ask plug-ins
 
+    def _aside(self, run: Callable[[], _T]) -> Future[_T]:
+        """Run what calls plug-ins or waits for brokers, on a thread that may hang alone."""
+        answer: Future[_T] = Future()
+
+        def work() -> None:
+            try:
+                answer.set_result(run())
+            except Exception as error:  # noqa: BLE001 - the caller's answer
+                answer.set_exception(error)
+            finally:
+                self._asides.release()
+
+        if self._asides.acquire(blocking=False):
+            threading.Thread(target=work, name="ottla-request", daemon=True).start()
+        else:
+            text = f"{_ASIDES} requests wait for connectors or for brokers: try again later"
+            answer.set_exception(ConnectException(text))
+        return answer
+
     def put(
         self,
         name: str,
@@ -140,40 +163,59 @@ class HerderThread:
     ) -> Future[tuple[bool, dict[str, Any]]]:
         """Validate a configuration; then create or replace the connector."""
 
-        def step(herder: Herder) -> tuple[bool, dict[str, Any]]:
+        def run() -> tuple[bool, dict[str, Any]]:
             require_valid(validate(self.plugins, config))
-            return herder.put(name, config, may_replace=may_replace, initial=initial)
+            return self.call(
+                lambda it: it.put(name, config, may_replace=may_replace, initial=initial)
+            ).result()
 
-        return self.call(step)
+        return self._aside(run)
 
     def patch(self, name: str, changes: Mapping[str, str | None]) -> Future[dict[str, Any]]:
         """Change some settings of a connector; None removes one."""
 
-        def step(herder: Herder) -> dict[str, Any]:
-            merged = {**herder.config(name), **changes}
-            config = {key: value for key, value in merged.items() if value is not None}
-            require_valid(validate(self.plugins, config))
-            return herder.put(name, config, may_replace=True)[1]
+        def run() -> dict[str, Any]:
+            info = None
+            while info is None:
+                base = self.call(lambda it: dict(it.config(name))).result()
+                merged = {**base, **changes}
+                config = {key: value for key, value in merged.items() if value is not None}
+                require_valid(validate(self.plugins, config))
+                info = self.call(partial(self._put_over, name, base, config)).result()
+            return info
 
-        return self.call(step)
+        return self._aside(run)
+
+    @staticmethod
+    def _put_over(
+        name: str, base: Mapping[str, str], config: Mapping[str, str], herder: Herder
+    ) -> dict[str, Any] | None:
+        """Replace a configuration; None if it is another one by now."""
+        if herder.config(name) != base:
+            return None
+        return herder.put(name, config, may_replace=True)[1]
+
+    def validate(self, config: Mapping[str, str]) -> Future[dict[str, Any]]:
+        """Say what is right and wrong with a configuration."""
+        return self._aside(lambda: validate(self.plugins, config))
 
     def offsets(self, name: str) -> Future[list[dict[str, Any]]]:
         """Return the offsets of a connector."""
 
-        def step(herder: Herder) -> list[dict[str, Any]]:
-            config = herder.config(name)
+        def run() -> list[dict[str, Any]]:
+            config = self.call(lambda it: it.config(name)).result()
             if find_connector(self.plugins, config).type == "sink":
                 return self._sink_offsets.all_of(name, config)
             stored = self._store.all_of(name)
             return [{"partition": partition, "offset": offset} for partition, offset in stored]
 
-        return self.call(step)
+        return self._aside(run)
 
     def alter_offsets(self, name: str, offsets: Sequence[Any] | None) -> Future[str]:
         """Set offsets of a stopped connector, or forget all; return the message of success."""
 
-        def step(herder: Herder) -> str:
-            config = herder.require_stopped(name)
+        def run() -> str:
+            config = self.call(lambda it: it.require_stopped(name)).result()
             plugin = find_connector(self.plugins, config)
             connector = plugin.create()
             if plugin.type == "sink":
@@ -189,7 +231,7 @@ class HerderThread:
                 f"need to be manually {done} in the system that the connector uses."
             )
 
-        return self.call(step)
+        return self._aside(run)
 
     def _alter_source(
         self, name: str, config: Mapping[str, str], connector: Any, offsets: Sequence[Any] | None
@@ -203,7 +245,12 @@ class HerderThread:
         except TypeError as error:
             raise BadRequestException("Partitions must be maps of simple values") from error
         looked: bool = connector.alter_offsets(config, by_partition)
-        self._store.put(name, entries)
+
+        def step(herder: Herder) -> None:
+            herder.require_stopped(name)  # still
+            self._store.put(name, entries)
+
+        self.call(step).result()
         return looked
 
     # ------------------------------------------------------------ reports of the worker

@@ -24,7 +24,7 @@ from ottla.connect.runtime.source_task import OffsetReader, SourceLoop
 from ottla.connect.runtime.state import ConnectorTaskId, RunState, TargetState
 from ottla.connect.runtime.tasks import TaskControl
 from ottla.connect.runtime.tolerance import DeadLetters, ErrorHandler, Tolerance, trace_of
-from ottla.connect.settings import SINK, SINK_CONSUMER, SOURCE, SOURCE_PRODUCER
+from ottla.connect.settings import PYTHON_MODULES, SINK, SINK_CONSUMER, SOURCE, SOURCE_PRODUCER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -191,6 +191,7 @@ class TaskWorker:
         """Take the worker's settings as texts and parsed."""
         self._settings, self._values = settings, values
         self._plugins, self._store, self._reports = plugins, store, reports
+        plugins.allow_python(values[PYTHON_MODULES])
         self._connectors: dict[str, _ConnectorThread] = {}
         self._tasks: dict[ConnectorTaskId, _TaskThread] = {}
 
@@ -263,6 +264,8 @@ class TaskWorker:
                 self._run_sink(start, task, control)
         except Exception as error:
             log.exception("%s: Task threw an uncaught and unrecoverable exception", start.task)
+            if control.is_stopping:
+                return  # its next state is that of who stopped it, as in Kafka
             control.report(RunState.FAILED, trace_of(error))
 
     def _usage(self, task: ConnectorTaskId) -> Callable[[str], None]:

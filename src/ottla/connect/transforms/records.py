@@ -17,6 +17,7 @@ from ottla.connect.data import Header, Schema, SchemaType, Struct
 from ottla.connect.date_format import DateFormat
 from ottla.connect.errors import ConnectException, DataException
 from ottla.connect.records import ConnectRecord
+from ottla.connect.settings import PYTHON_MODULES
 from ottla.connect.transforms import (
     FieldTransformation,
     NonNullCheck,
@@ -195,19 +196,43 @@ class SetSchemaMetadata(FieldTransformation):
         )
 
 
+class _AllowedFunction:
+    """A function of a module that the worker allows, or of one below it."""
+
+    def __init__(self, modules: tuple[str, ...]) -> None:
+        self._modules = modules
+
+    def reason(self, _name: str, value: object) -> str | None:
+        module = str(value or "").rpartition(".")[0]
+        if any(module == it or module.startswith(f"{it}.") for it in self._modules):
+            return None
+        return f"is of no module that the worker's {PYTHON_MODULES} lists"
+
+
+def _python_settings(modules: tuple[str, ...]) -> ConfigDefinitions:
+    return ConfigDefinitions().define(
+        "function",
+        Type.STRING,
+        doc="Dotted path of a function that takes a record and returns one, or None to drop it.",
+        check=_AllowedFunction(modules),
+        importance=HIGH,
+    )
+
+
 class Python(Transformation):
     """Calls a function of a Python module with each record: `package.module.function`.
 
     The name comes from the connector's configuration only, and is imported when the task starts.
+    Whoever may configure connectors would run any function of the machine: the worker's file says
+    which modules they may name.
     """
 
-    definitions: ClassVar[ConfigDefinitions] = ConfigDefinitions().define(
-        "function",
-        Type.STRING,
-        doc="Dotted path of a function that takes a record and returns one, or None to drop it.",
-        check=NonNullCheck(),
-        importance=HIGH,
-    )
+    definitions: ClassVar[ConfigDefinitions] = _python_settings(())
+
+    def __init__(self, modules: tuple[str, ...]) -> None:
+        """Take the modules that the worker allows."""
+        super().__init__()
+        self.definitions = _python_settings(modules)  # type: ignore[misc] # each worker's own
 
     def _use(self, values: Mapping[str, Any]) -> None:
         self._function = _function(values["function"])

@@ -1,0 +1,229 @@
+"""The loop of a source task, and a worker whose plug-ins hang."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import wait
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pytest
+
+from ottla.connect.connector import SourceConnector, SourceTask
+from ottla.connect.converters.primitive import SimpleHeaderConverter, StringConverter
+from ottla.connect.errors import ConnectException
+from ottla.connect.plugins import Plugin
+from ottla.connect.records import SourceRecord
+from ottla.connect.runtime.pipeline import Converters, Pipeline
+from ottla.connect.runtime.source_task import SourceLoop
+from ottla.connect.runtime.standalone import Standalone
+from ottla.connect.runtime.state import ConnectorTaskId, TargetState
+from ottla.connect.runtime.tasks import TaskControl
+from ottla.connect.runtime.tolerance import ErrorHandler, Tolerance
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+TASK = ConnectorTaskId("s", 0)
+
+
+class Delivery:
+    """An answer of the broker: its offset is the value, or the record is refused."""
+
+    done = True
+
+    def __init__(self, value: bytes) -> None:
+        """Refuse `bad`."""
+        self.error = ConnectException("too large") if value == b"bad" else None
+        self.metadata = self
+        self.offset = 7
+
+
+class Producer:
+    """Answers at once."""
+
+    def __init__(self) -> None:
+        """Begin with nothing sent."""
+        self.sent: list[bytes] = []
+
+    def send(self, _topic: str, value: bytes, _key: bytes | None, **_: Any) -> Delivery:
+        """Take a record."""
+        self.sent.append(value)
+        return Delivery(value)
+
+    def close(self, _timeout_s: float) -> None:
+        """Have nothing to wait for."""
+
+
+class Store:
+    """Keeps what was stored."""
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self.offsets: list[Any] = []
+
+    def put(self, _connector: str, offsets: Iterable[tuple[Any, Mapping[str, Any] | None]]) -> None:
+        """Take offsets."""
+        self.offsets += [offset for _, offset in offsets]
+
+
+class Lines(SourceTask):
+    """Returns its values once, with their places as offsets."""
+
+    def __init__(self, *values: str) -> None:
+        """Take the values."""
+        self.values, self.stops, self.committed = values, 0, list[Any]()
+        self.stopped, self.hangs = threading.Event(), threading.Event()
+        self.hangs.set()
+
+    def start(self, config: Mapping[str, str]) -> None:
+        """Need no settings."""
+
+    def poll(self) -> Sequence[SourceRecord] | None:
+        """Return all values, then wait for the stop."""
+        values, self.values = self.values, ()
+        if not values:
+            self.stopped.wait(20)
+        return [
+            SourceRecord("t", value=it, source_partition={"p": 0}, source_offset={"at": at})
+            for at, it in enumerate(values)
+        ]
+
+    def commit_record(self, record: SourceRecord, offset: int | None) -> None:
+        """Note what was written."""
+        self.committed.append((record.value, offset))
+
+    def stop(self) -> None:
+        """Count, and end `poll`; may hang first."""
+        self.stops += 1
+        self.stopped.set()
+        self.hangs.wait(20)
+
+
+def loop_of(task: Lines, *, tolerates: bool = False) -> tuple[SourceLoop, TaskControl, Store]:
+    """Return the loop of a task with a producer that refuses `bad`."""
+    control = TaskControl(TASK, TargetState.STARTED, lambda _state, _trace: None)
+    tolerance = Tolerance(tolerates, 0, 0, logs=False, logs_records=False)
+    handler = ErrorHandler(TASK, tolerance, now_s=control.now_s, wait=control.wait)
+    key, value = StringConverter(), StringConverter()
+    key.configure({}, is_key=True)
+    value.configure({}, is_key=False)
+    store = Store()
+    loop = SourceLoop(
+        control,
+        task,
+        Pipeline([], Converters(key, value, SimpleHeaderConverter()), handler),
+        handler,
+        producer=Producer(),  # type: ignore[arg-type] # what the loop uses
+        store=store,  # type: ignore[arg-type] # what the loop uses
+        flush_interval_s=60,
+        use_topic=lambda _: None,
+    )
+    return loop, control, store
+
+
+def test_no_offset_after_a_refused_record() -> None:
+    """The task fails, and begins with the refused record after its restart."""
+    task = Lines("a", "bad", "c")
+    loop, _, store = loop_of(task)
+    with pytest.raises(ConnectException, match="Unrecoverable exception from producer send"):
+        loop.run({})
+    assert store.offsets == [{"at": 0}]
+    assert task.committed == [("a", 7)]
+    assert task.stops == 1
+
+
+def test_a_refused_record_that_is_tolerated_is_passed() -> None:
+    """It is written nowhere, and what follows is."""
+    task = Lines("a", "bad", "c")
+    loop, control, store = loop_of(task, tolerates=True)
+    thread = threading.Thread(target=loop.run, args=({},))
+    thread.start()
+    while len(task.committed) < 3:
+        time.sleep(0.01)
+    control.stop()
+    thread.join(20)
+    assert task.committed == [("a", 7), ("bad", None), ("c", 7)]
+    assert store.offsets == [{"at": 2}]
+
+
+def test_a_stop_comes_once_and_holds_nobody_up() -> None:
+    """It ends `poll`; a task that hangs in it keeps its own thread only."""
+    task = Lines("a")
+    task.hangs.clear()
+    loop, control, store = loop_of(task)
+    thread = threading.Thread(target=loop.run, args=({},))
+    thread.start()
+    while not task.committed:
+        time.sleep(0.01)
+    start_s = time.monotonic()
+    control.stop()
+    thread.join(20)
+    assert time.monotonic() - start_s < 5
+    task.hangs.set()
+    assert (task.stops, store.offsets) == (1, [{"at": 0}])
+
+
+class Hanging(SourceConnector):
+    """Never says whether its settings are valid."""
+
+    task_class = Lines
+    freed: ClassVar = threading.Event()
+
+    def start(self, config: Mapping[str, str]) -> None:
+        """Never come to this."""
+
+    def task_configs(self, tasks_max: int) -> Sequence[Mapping[str, str]]:
+        """Never come to this."""
+        raise AssertionError(tasks_max)
+
+    def validate(self, config: Mapping[str, str]) -> Any:
+        """Hang."""
+        self.freed.wait(20)
+        return super().validate(config)
+
+
+def test_a_validation_that_hangs_holds_only_its_request_up(tmp_path: Path) -> None:
+    """Others are answered; too many at a time are refused."""
+    worker = Standalone(
+        {
+            "bootstrap.servers": "127.0.0.1:1",
+            "key.converter": "StringConverter",
+            "value.converter": "StringConverter",
+            "offset.storage.file.filename": str(tmp_path / "offsets"),
+        },
+        "w:1",
+    )
+    worker.plugins.plugins += (Plugin("shop.Hanging", "source", f"{__name__}:Hanging"),)
+    config = {"name": "h", "connector.class": "shop.Hanging"}
+    waiting = [worker.put("h", config, may_replace=True) for _ in range(32)]
+    assert worker.call(lambda it: it.names()).result(5) == []
+    with pytest.raises(ConnectException, match="try again later"):
+        worker.validate(config).result(5)
+    assert not any(it.done() for it in waiting)
+    Hanging.freed.set()
+    assert len(wait(waiting, 20).done) == 32
+    assert worker.call(lambda it: it.names()).result(5) == ["h"]
+    worker.stop()
+
+
+def test_changes_at_the_same_time_are_all_made(tmp_path: Path) -> None:
+    """Each PATCH is of the configuration that the one before has left."""
+    worker = Standalone(
+        {
+            "bootstrap.servers": "127.0.0.1:1",
+            "key.converter": "StringConverter",
+            "value.converter": "StringConverter",
+            "offset.storage.file.filename": str(tmp_path / "offsets"),
+        },
+        "w:1",
+    )
+    config = {"name": "p", "connector.class": "FileStreamSource", "topic": "t"}
+    worker.put("p", config, may_replace=False, initial=TargetState.STOPPED).result(5)
+    changes = [worker.patch("p", {f"header.converter.x{it}": "1"}) for it in range(8)]
+    for change in changes:
+        change.result(20)
+    changed = worker.call(lambda it: it.config("p")).result(5)
+    assert changed == {**config, **{f"header.converter.x{it}": "1" for it in range(8)}}
+    worker.stop()
