@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-SESSION_S: Final = 20
-"""connections.max.reauth.ms."""
+SESSION_S: Final = 60
+"""connections.max.reauth.ms; on real Kafka the steps before its end take real time."""
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 ROLES: Final = ("CLIENTS", "BROKERS", "CONTROLLERS")
 PASSWORDS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
