@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from ottla.connect.distributed.exchange import exchange
 from ottla.connect.distributed.herder import RequestTarget
-from ottla.connect.distributed.signing import ALGORITHM, SIGNATURE, is_signed
+from ottla.connect.distributed.signing import ALGORITHM, DIGESTS, SIGNATURE, is_signed
 from ottla.connect.errors import BadRequestException
 from ottla.connect.runtime.rest import ConnectApi, HttpError, RestAnswer
 
@@ -103,6 +103,8 @@ class DistributedApi(ConnectApi):
                 "same set of signature algorithms, and correct any misconfigured worker and "
                 "restart it."
             )
+        if algorithm not in DIGESTS:
+            raise BadRequestException(f"Algorithm {algorithm} not available")
         key = await self._call(lambda it: it.session_key)
         if key is None:
             raise HttpError(503, _NO_KEY)

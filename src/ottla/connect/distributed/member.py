@@ -8,7 +8,8 @@ Kafka: org.apache.kafka.connect.runtime.distributed.{WorkerCoordinator, WorkerGr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+import logging
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla.clients.membership.classic import ClassicGroupMember, GroupState
 from ottla.connect.distributed.protocol import (
@@ -58,6 +59,11 @@ if TYPE_CHECKING:
             """Stop everything: the membership has ended."""
 
 
+log = logging.getLogger("ottla.connect")
+_LOG_AGAIN_MS: Final = 30_000
+"""Between two lines on the same error, which each attempt has."""
+
+
 class ConnectMember(ClassicGroupMember):
     """The membership of one worker; all calls come from its loop."""
 
@@ -82,6 +88,7 @@ class ConnectMember(ClassicGroupMember):
         self._is_stopped = False
         self._life = 0
         """Counts memberships: the answer to a question of an earlier one states lost work."""
+        self._log_at_ms: dict[int, int] = {}
         self._known_ms = 0
         """When the coordinator was known last."""
 
@@ -90,6 +97,7 @@ class ConnectMember(ClassicGroupMember):
         if self._is_stopped:
             return
         super().poll(now_ms)
+        self._log_errors(now_ms)
         if self.coordinator.known:
             self._known_ms = now_ms
         elif self.is_member and now_ms > self._known_ms + self._member.session_timeout_ms:
@@ -103,6 +111,13 @@ class ConnectMember(ClassicGroupMember):
         elif self.wants_to_join:
             self._is_asked = True
             self._events.prepare(self._life)
+
+    def _log_errors(self, now_ms: int) -> None:
+        """Log errors that need an operator, such as a missing right; the member tries again."""
+        while (error := self.errors.pop()) is not None:
+            if now_ms >= self._log_at_ms.get(error.code, 0):
+                self._log_at_ms[error.code] = now_ms + _LOG_AGAIN_MS
+                log.error("the worker cannot join its group: %s", error)
 
     def join(self, state: WorkerState, life: int) -> None:
         """Join with a worker's state, after `prepare`."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from ottla.connect.errors import ConnectException
 from ottla.connect.runtime.offsets import partition_key
 from ottla.connect.runtime.tolerance import ErrorStage
+from ottla.errors import KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -101,7 +102,7 @@ class SourceLoop:
                 self._send(self._poll())
                 self._settle()
                 if control.now_s() >= due_s:
-                    self.commit()
+                    self._try_to_commit()
                     due_s = control.now_s() + self._flush_interval_s
         finally:
             try:
@@ -179,6 +180,13 @@ class SourceLoop:
             self._store.put(self._control.id.connector, self._committable.values())
             self._committable.clear()
         self._task.commit()
+
+    def _try_to_commit(self) -> None:
+        """Store offsets, or leave them to the next time: an outage does not end the task."""
+        try:
+            self.commit()
+        except (KafkaError, OSError) as error:
+            log.warning("%s: the offsets cannot be stored yet: %s", self._control.id, error)
 
     def _end(self) -> None:
         """Wait for what is on its way, and store offsets."""
