@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
+from ottla.config.problems import ConfigErrors
 from ottla.connect.connector import SourceConnector, SourceTask
 from ottla.connect.converters.primitive import SimpleHeaderConverter, StringConverter
-from ottla.connect.errors import ConnectException
+from ottla.connect.errors import BadRequestException, ConnectException
+from ottla.connect.file.source import FileStreamSourceTask
 from ottla.connect.plugins import Plugin
 from ottla.connect.records import SourceRecord
+from ottla.connect.runtime.offset_file import OffsetFile
+from ottla.connect.runtime.offsets import OffsetStore
 from ottla.connect.runtime.pipeline import Converters, Pipeline
-from ottla.connect.runtime.source_task import SourceLoop
+from ottla.connect.runtime.source_task import OffsetReader, SourceLoop
 from ottla.connect.runtime.standalone import Standalone
 from ottla.connect.runtime.state import ConnectorTaskId, TargetState
 from ottla.connect.runtime.tasks import TaskControl
@@ -159,10 +163,40 @@ def test_a_stop_comes_once_and_holds_nobody_up() -> None:
         time.sleep(0.01)
     start_s = time.monotonic()
     control.stop()
-    thread.join(20)
+    while not store.offsets:
+        time.sleep(0.01)
     assert time.monotonic() - start_s < 5
     task.hangs.set()
+    thread.join(20)
+    assert not thread.is_alive()
     assert (task.stops, store.offsets) == (1, [{"at": 0}])
+
+
+def test_a_file_that_is_opened_during_the_stop_is_closed(tmp_path: Path) -> None:
+    """Whichever comes first; `poll` after the stop opens nothing."""
+    path = tmp_path / "in.txt"
+    path.write_text("a\n")
+    for rounds in range(50):
+        source = FileStreamSourceTask()
+        source.context = OffsetReader(OffsetStore(OffsetFile(str(tmp_path / "none"))), "s", {})
+        source.start({"file": str(path), "topic": "t"})
+        stopping = threading.Timer(rounds / 1e5, source.stop)
+        stopping.start()
+        while source.poll() is not None:
+            pass
+        stopping.join()
+        stream = source._stream
+        assert stream is None or stream.closed
+
+
+def settings_of(directory: Path) -> dict[str, str]:
+    """Return the settings of a worker without a broker."""
+    return {
+        "bootstrap.servers": "127.0.0.1:1",
+        "key.converter": "StringConverter",
+        "value.converter": "StringConverter",
+        "offset.storage.file.filename": str(directory / "offsets"),
+    }
 
 
 class Hanging(SourceConnector):
@@ -172,11 +206,12 @@ class Hanging(SourceConnector):
     freed: ClassVar = threading.Event()
 
     def start(self, config: Mapping[str, str]) -> None:
-        """Never come to this."""
+        """Need no settings."""
 
     def task_configs(self, tasks_max: int) -> Sequence[Mapping[str, str]]:
-        """Never come to this."""
-        raise AssertionError(tasks_max)
+        """Have no tasks."""
+        del tasks_max
+        return []
 
     def validate(self, config: Mapping[str, str]) -> Any:
         """Hang."""
@@ -186,15 +221,7 @@ class Hanging(SourceConnector):
 
 def test_a_validation_that_hangs_holds_only_its_request_up(tmp_path: Path) -> None:
     """Others are answered; too many at a time are refused."""
-    worker = Standalone(
-        {
-            "bootstrap.servers": "127.0.0.1:1",
-            "key.converter": "StringConverter",
-            "value.converter": "StringConverter",
-            "offset.storage.file.filename": str(tmp_path / "offsets"),
-        },
-        "w:1",
-    )
+    worker = Standalone(settings_of(tmp_path), "w:1")
     worker.plugins.plugins += (Plugin("shop.Hanging", "source", f"{__name__}:Hanging"),)
     config = {"name": "h", "connector.class": "shop.Hanging"}
     waiting = [worker.put("h", config, may_replace=True) for _ in range(32)]
@@ -208,17 +235,57 @@ def test_a_validation_that_hangs_holds_only_its_request_up(tmp_path: Path) -> No
     worker.stop()
 
 
+@pytest.mark.parametrize(
+    ("policy", "refused"),
+    [
+        ({}, []),
+        ({"policy": "None"}, ["acks", "sasl.jaas.config"]),
+        ({"policy": "Principal"}, ["acks"]),
+        ({"policy": "Allowlist", "allowlist": "linger.ms, acks"}, ["sasl.jaas.config"]),
+        (
+            {
+                "policy": "org.apache.kafka.connect.connector.policy."
+                "NoneConnectorClientConfigOverridePolicy"
+            },
+            ["acks", "sasl.jaas.config"],
+        ),
+    ],
+)
+def test_settings_of_clients_that_connectors_may_change(
+    policy: dict[str, str], refused: list[str], tmp_path: Path
+) -> None:
+    """The policy of the worker's file; texts say no values."""
+    settings = {f"connector.client.config.override.{name}": it for name, it in policy.items()}
+    worker = Standalone({**settings_of(tmp_path), **settings}, "w:1")
+    config = {
+        "name": "o",
+        "connector.class": "FileStreamSource",
+        "topic": "t",
+        "producer.override.acks": "1",
+        "admin.override.sasl.jaas.config": "canary",
+    }
+    infos = worker.validate(config).result(5)
+    errors = [text for it in infos["configs"] for text in it["value"]["errors"]]
+    assert [text.split("'")[3] for text in errors] == refused
+    assert infos["error_count"] == len(refused)
+    assert "canary" not in str(infos)
+    if refused:
+        with pytest.raises(BadRequestException, match="to be overridden in the connector config"):
+            worker.put("o", config, may_replace=True).result(5)
+    worker.stop()
+
+
+def test_a_policy_that_is_none_of_them_stops_the_start(tmp_path: Path) -> None:
+    """It is not taken for another one."""
+    with pytest.raises(ConfigErrors, match="Invalid value none for configuration connector"):
+        Standalone(
+            {**settings_of(tmp_path), "connector.client.config.override.policy": "none"}, "w:1"
+        )
+
+
 def test_changes_at_the_same_time_are_all_made(tmp_path: Path) -> None:
     """Each PATCH is of the configuration that the one before has left."""
-    worker = Standalone(
-        {
-            "bootstrap.servers": "127.0.0.1:1",
-            "key.converter": "StringConverter",
-            "value.converter": "StringConverter",
-            "offset.storage.file.filename": str(tmp_path / "offsets"),
-        },
-        "w:1",
-    )
+    worker = Standalone(settings_of(tmp_path), "w:1")
     config = {"name": "p", "connector.class": "FileStreamSource", "topic": "t"}
     worker.put("p", config, may_replace=False, initial=TargetState.STOPPED).result(5)
     changes = [worker.patch("p", {f"header.converter.x{it}": "1"}) for it in range(8)]

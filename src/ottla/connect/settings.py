@@ -264,6 +264,48 @@ SOURCE: Final = _source()
 
 
 PYTHON_MODULES: Final = "ottla.python.modules"
+OVERRIDE_POLICY: Final = "connector.client.config.override.policy"
+OVERRIDE_ALLOWLIST: Final = "connector.client.config.override.allowlist"
+OVERRIDES: Final = ("producer.override.", "consumer.override.", "admin.override.")
+"""The prefixes of a connector's settings for its clients."""
+_POLICIES: Final = {
+    name: f"org.apache.kafka.connect.connector.policy.{name}ConnectorClientConfigOverridePolicy"
+    for name in ("All", "None", "Principal", "Allowlist")
+}
+_PRINCIPAL: Final = frozenset({"sasl.jaas.config", "sasl.mechanism", "security.protocol"})
+"""The settings of clients that say who they are."""
+
+
+class OverridePolicy(NamedTuple):
+    """The settings of clients that connectors may change (KIP-458)."""
+
+    name: str = "All"
+    allowlist: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> OverridePolicy:
+        """Read the parsed settings of a worker."""
+        policy = values[OVERRIDE_POLICY]
+        name = next(it for it, java in _POLICIES.items() if policy in {it, java})
+        return cls(name, frozenset(values[OVERRIDE_ALLOWLIST]))
+
+    def problems(self, config: Mapping[str, str]) -> dict[str, str]:
+        """Return the settings of a connector that the policy refuses, and Kafka's texts."""
+        if self.name == "All":
+            return {}
+        allowed = {"Principal": _PRINCIPAL, "Allowlist": self.allowlist}.get(self.name, frozenset())
+        names = [
+            (setting, setting.removeprefix(prefix))
+            for setting in config
+            for prefix in OVERRIDES
+            if setting.startswith(prefix)
+        ]
+        return {
+            setting: f"The '{self.name}' policy does not allow '{name}' to be overridden in the "
+            "connector configuration."
+            for setting, name in names
+            if name not in allowed
+        }
 
 
 def _worker() -> ConfigDefinitions:
@@ -315,6 +357,15 @@ def _worker() -> ConfigDefinitions:
             "Time to wait for tasks to shut down gracefully, of all tasks together.",
             at_least(0),
         ),
+        (
+            OVERRIDE_POLICY,
+            Type.STRING,
+            "All",
+            MEDIUM,
+            "The settings of their clients that connectors may change.",
+            one_of(*_POLICIES, *_POLICIES.values()),
+        ),
+        (OVERRIDE_ALLOWLIST, Type.LIST, (), MEDIUM, "Those settings under Allowlist.", None),
         (PYTHON_MODULES, Type.LIST, (), LOW, "Modules that transforms in Python may name.", None),
         ("topic.tracking.enable", Type.BOOLEAN, True, LOW, "Track the topics in use.", None),
         ("topic.tracking.allow.reset", Type.BOOLEAN, True, LOW, "Allow to forget them.", None),

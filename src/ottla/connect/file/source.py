@@ -76,12 +76,17 @@ class FileStreamSourceTask(SourceTask):
         self._text = b""
         self._position = 0
         self._is_stopped = threading.Event()
+        self._lock = threading.Lock()
         if self._name is None:
             self._stream = sys.stdin.buffer
             os.set_blocking(self._stream.fileno(), False)
 
     def poll(self) -> Sequence[SourceRecord] | None:
         """Return the next complete lines; wait for a second without any."""
+        with self._lock:
+            return None if self._is_stopped.is_set() else self._next()
+
+    def _next(self) -> Sequence[SourceRecord] | None:
         if self._stream is None and not self._open():
             self._is_stopped.wait(_WAIT_S)
             return None
@@ -114,8 +119,9 @@ class FileStreamSourceTask(SourceTask):
     def stop(self) -> None:
         """Wake `poll` up and close the file."""
         self._is_stopped.set()
-        if self._stream is not None and self._name is not None:
-            self._stream.close()
+        with self._lock:  # `poll` may be opening it
+            if self._stream is not None and self._name is not None:
+                self._stream.close()
 
     def _open(self) -> bool:
         """Open the file where its last record ended; False without a file."""

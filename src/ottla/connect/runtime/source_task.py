@@ -82,8 +82,8 @@ class SourceLoop:
         self._producer, self._store = producer, store
         self._flush_interval_s = flush_interval_s
         self._use_topic = use_topic
-        self._may_stop = threading.Lock()
-        """Taken by who stops the task first, and never released."""
+        self._stop_lock = threading.Lock()
+        self._is_stopped = False
         self._sent: dict[bytes, deque[_Sent]] = {}
         self._committable: dict[bytes, tuple[Mapping[str, Any], Mapping[str, Any] | None]] = {}
 
@@ -117,8 +117,11 @@ class SourceLoop:
             threading.Thread(target=self._stop_task, name="stop-task", daemon=True).start()
 
     def _stop_task(self) -> None:
-        """Stop the task, once."""
-        if self._may_stop.acquire(blocking=False):
+        """Stop the task, once; returns when it has stopped."""
+        with self._stop_lock:
+            if self._is_stopped:
+                return
+            self._is_stopped = True
             try:
                 self._task.stop()
             except Exception:

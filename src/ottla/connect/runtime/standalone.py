@@ -32,7 +32,7 @@ from ottla.connect.runtime.state import ConnectorTaskId, RunState
 from ottla.connect.runtime.tolerance import trace_of
 from ottla.connect.runtime.validation import find_connector, require_valid, validate
 from ottla.connect.runtime.worker import TaskWorker
-from ottla.connect.settings import STANDALONE
+from ottla.connect.settings import STANDALONE, OverridePolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -75,6 +75,7 @@ class HerderThread:
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="ottla-herder", daemon=True)
         self._thread.start()
+        self._overrides = OverridePolicy.of(values)
         self._asides = threading.BoundedSemaphore(_ASIDES)
 
     # ------------------------------------------------------------ the thread
@@ -164,7 +165,7 @@ class HerderThread:
         """Validate a configuration; then create or replace the connector."""
 
         def run() -> tuple[bool, dict[str, Any]]:
-            require_valid(validate(self.plugins, config))
+            require_valid(validate(self.plugins, config, self._overrides))
             return self.call(
                 lambda it: it.put(name, config, may_replace=may_replace, initial=initial)
             ).result()
@@ -180,7 +181,7 @@ class HerderThread:
                 base = self.call(lambda it: dict(it.config(name))).result()
                 merged = {**base, **changes}
                 config = {key: value for key, value in merged.items() if value is not None}
-                require_valid(validate(self.plugins, config))
+                require_valid(validate(self.plugins, config, self._overrides))
                 info = self.call(partial(self._put_over, name, base, config)).result()
             return info
 
@@ -197,7 +198,7 @@ class HerderThread:
 
     def validate(self, config: Mapping[str, str]) -> Future[dict[str, Any]]:
         """Say what is right and wrong with a configuration."""
-        return self._aside(lambda: validate(self.plugins, config))
+        return self._aside(lambda: validate(self.plugins, config, self._overrides))
 
     def offsets(self, name: str) -> Future[list[dict[str, Any]]]:
         """Return the offsets of a connector."""

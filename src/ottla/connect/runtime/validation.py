@@ -11,7 +11,7 @@ from ottla.config.definition import ConfigDefinitions, ConfigValue, Key, Type
 from ottla.config.secret import Secret
 from ottla.connect.errors import BadRequestException, ConnectException
 from ottla.connect.runtime.pipeline import names_of
-from ottla.connect.settings import PREDICATES, SINK, SOURCE, TRANSFORMS
+from ottla.connect.settings import PREDICATES, SINK, SOURCE, TRANSFORMS, OverridePolicy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,9 +19,14 @@ if TYPE_CHECKING:
     from ottla.connect.plugins import Plugin, Plugins
 
 _HIDDEN: Final = "[hidden]"
+_ANY_OVERRIDE: Final = OverridePolicy()
+_REFUSED: Final[dict[str, Any]] = {"value": None, "recommended_values": [], "visible": True}
+"""A refused setting of a client, without its value: it may be a secret."""
 
 
-def validate(plugins: Plugins, config: Mapping[str, str]) -> dict[str, Any]:
+def validate(
+    plugins: Plugins, config: Mapping[str, str], policy: OverridePolicy = _ANY_OVERRIDE
+) -> dict[str, Any]:
     """Return what is right and wrong with a configuration; BadRequestException without a class."""
     plugin = find_connector(plugins, config)
     connector = plugin.create()
@@ -37,6 +42,10 @@ def validate(plugins: Plugins, config: Mapping[str, str]) -> dict[str, Any]:
     known = {**own.keys, **enriched.keys}
     values += [it for it in connector.validate(config) if it.name not in by_name]
     infos = [_info(known.get(it.name), it) for it in values]
+    infos += [
+        {"definition": None, "value": {**_REFUSED, "name": name, "errors": [text]}}
+        for name, text in policy.problems(config).items()
+    ]
     return {
         "name": config.get("connector.class"),
         "error_count": sum(len(it["value"]["errors"]) for it in infos),

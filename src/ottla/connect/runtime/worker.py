@@ -24,7 +24,14 @@ from ottla.connect.runtime.source_task import OffsetReader, SourceLoop
 from ottla.connect.runtime.state import ConnectorTaskId, RunState, TargetState
 from ottla.connect.runtime.tasks import TaskControl
 from ottla.connect.runtime.tolerance import DeadLetters, ErrorHandler, Tolerance, trace_of
-from ottla.connect.settings import PYTHON_MODULES, SINK, SINK_CONSUMER, SOURCE, SOURCE_PRODUCER
+from ottla.connect.settings import (
+    PYTHON_MODULES,
+    SINK,
+    SINK_CONSUMER,
+    SOURCE,
+    SOURCE_PRODUCER,
+    OverridePolicy,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -191,6 +198,7 @@ class TaskWorker:
         """Take the worker's settings as texts and parsed."""
         self._settings, self._values = settings, values
         self._plugins, self._store, self._reports = plugins, store, reports
+        self._overrides = OverridePolicy.of(values)
         plugins.allow_python(values[PYTHON_MODULES])
         self._connectors: dict[str, _ConnectorThread] = {}
         self._tasks: dict[ConnectorTaskId, _TaskThread] = {}
@@ -361,6 +369,9 @@ class TaskWorker:
         self, kind: str, start: StartTask, base: Mapping[str, str], table: Any
     ) -> dict[str, Any]:
         """Return defaults, the worker's settings for such clients, and the connector's own."""
+        refused = self._overrides.problems(start.connector_config)
+        if refused:  # the configuration is from before the policy, or another worker's
+            raise ConnectException(f"Client Config Overrides not allowed: {' '.join(refused)}")
         settings: dict[str, Any] = {
             "bootstrap.servers": self._settings["bootstrap.servers"],
             **base,
