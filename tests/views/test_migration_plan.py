@@ -12,7 +12,14 @@ from ottla.clients.admin.cluster import FeatureRange
 from ottla.config.problems import ConfigProblem
 from ottla.types import Uuid
 from ottla.views.health import ClusterHealth
-from ottla.views.migration import BrokerFacts, ClusterFacts, DirectoryFacts, DiskFacts, NodeFacts
+from ottla.views.migration import (
+    BrokerFacts,
+    ClusterFacts,
+    DirectoryFacts,
+    DiskFacts,
+    DynamicFacts,
+    NodeFacts,
+)
 from ottla.views.migration_plan import (
     Impact,
     MigrationFinding,
@@ -171,6 +178,16 @@ def test_findings_of_the_cluster(facts: dict[str, Any], impact: Impact, text: st
         ({"directories": (DirectoryFacts("/d", "id", 3),)}, OBSTACLE, "a directory of node 3"),
         ({"directories": (DirectoryFacts("/d", "x", 1),)}, OBSTACLE, "cluster x, not id"),
         ({"python_classes": ("a=b.C",)}, WAY_BACK, "a=b.C: Kafka cannot load a Python class"),
+        (
+            {"dynamic": (DynamicFacts("a.b", "2", "1"), DynamicFacts("a.c", None))},
+            CHECK,
+            "node 1: a.b=2 (file: 1), a.c=(hidden): dynamic settings, which stay in the metadata",
+        ),
+        (
+            {"dynamic": (DynamicFacts("a.b", "x", None, "class x cannot be loaded"),)},
+            CHECK,
+            "dynamic setting a.b: Ottla does not apply it: class x cannot be loaded. Next: delete",
+        ),
         ({"own_settings": ("log.level",)}, WAY_BACK, "log.level: Kafka has no such settings"),
         ({"node_id": 9}, OBSTACLE, "node 9: not in the cluster"),
         ({"node_id": 9}, OBSTACLE, "node 1: no properties file"),

@@ -6,11 +6,14 @@ Kafka: none.
 from __future__ import annotations
 
 from collections import Counter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.clients.admin.configs import ConfigResource, ConfigSource, ResourceType
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.features import METADATA_VERSION
-from ottla.security.acl import AclFilter, Operation, PatternType, Permission, ResourceType
+from ottla.security.acl import AclFilter, Operation, PatternType, Permission
+from ottla.security.acl import ResourceType as AclResourceType
 from ottla.types import TopicPartition
 from ottla.views.configs import credentials
 from ottla.views.health import ClusterHealth, examine
@@ -18,7 +21,7 @@ from ottla.views.topics import describe_topics
 from ottla.views.transactions import hanging_transactions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from ottla.clients.admin.cluster import FeatureRange
     from ottla.clients.blocking import Admin
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from ottla.views.topics import TopicFacts
 
 _OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
+_DYNAMIC = (ConfigSource.DYNAMIC_BROKER_CONFIG, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
 HANGING_AFTER_MS = 15 * 60 * 1000
 """The default of transaction.max.timeout.ms: no coordinator leaves one open for longer."""
 
@@ -65,6 +69,8 @@ class ClusterFacts(NamedTuple):
     acls: int
     quotas: int
     scram_users: int
+    dynamic: Mapping[int, Mapping[str, str | None]] = MappingProxyType({})
+    """Each broker's settings in the metadata, its own over those of all; None hides a secret."""
 
 
 class DirectoryFacts(NamedTuple):
@@ -77,6 +83,16 @@ class DirectoryFacts(NamedTuple):
     """Why it cannot be opened by a node."""
     total_bytes: int = -1
     usable_bytes: int = -1
+
+
+class DynamicFacts(NamedTuple):
+    """A setting in the cluster's metadata; None stands for a secret, and for none in the file."""
+
+    name: str
+    value: str | None
+    file_value: str | None = None
+    problem: str | None = None
+    """Why Ottla does not apply it."""
 
 
 class NodeFacts(NamedTuple):
@@ -94,6 +110,7 @@ class NodeFacts(NamedTuple):
     directories: tuple[DirectoryFacts, ...] = ()
     missing_directories: tuple[str, ...] = ()
     """Paths that are not on this machine."""
+    dynamic: tuple[DynamicFacts, ...] = ()
 
 
 def read_cluster(admin: Admin, now_ms: int) -> ClusterFacts:
@@ -129,7 +146,20 @@ def read_cluster(admin: Admin, now_ms: int) -> ClusterFacts:
         _acl_count(admin),
         len(admin.describe_client_quotas()),
         len(credentials(admin, ["users"], [])),
+        _dynamic(admin, nodes),
     )
+
+
+def _dynamic(admin: Admin, brokers: Iterable[int]) -> dict[int, dict[str, str | None]]:
+    resources = [ConfigResource(ResourceType.BROKER, str(broker)) for broker in brokers]
+    found: dict[int, dict[str, str | None]] = {}
+    for resource, entries in admin.describe_configs(resources).items():
+        if isinstance(entries, KafkaError):
+            raise entries
+        found[int(resource.name)] = {
+            entry.name: entry.value for entry in entries.values() if entry.source in _DYNAMIC
+        }
+    return found
 
 
 def _broker(admin: Admin, broker: int, address: str) -> BrokerFacts:
@@ -140,7 +170,7 @@ def _broker(admin: Admin, broker: int, address: str) -> BrokerFacts:
 def _acl_count(admin: Admin) -> int:
     """Return the number of ACLs; 0 without an authorizer."""
     every = AclFilter(
-        ResourceType.ANY, PatternType.ANY, None, None, None, Operation.ANY, Permission.ANY
+        AclResourceType.ANY, PatternType.ANY, None, None, None, Operation.ANY, Permission.ANY
     )
     try:
         return len(admin.describe_acls(every))

@@ -17,7 +17,7 @@ from ottla.storage.layout import FILES
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ottla.views.migration import ClusterFacts, NodeFacts
+    from ottla.views.migration import ClusterFacts, DynamicFacts, NodeFacts
 
 _FIRST_RELEASE_LEVEL = 22
 """metadata.version 4.0-IV0: brokers that support less are older than Kafka 4.0."""
@@ -171,6 +171,7 @@ def _of_node(one: NodeFacts, cluster: ClusterFacts | None) -> Iterator[Migration
             f"run `ottla migrate plan --properties {quote(one.file)}` on the node's machine",
         )
     yield from _of_directories(one, cluster)
+    yield from _of_dynamic(one)
     for text in one.python_classes:
         yield MigrationFinding(
             Impact.WAY_BACK,
@@ -187,6 +188,33 @@ def _of_node(one: NodeFacts, cluster: ClusterFacts | None) -> Iterator[Migration
             "Kafka has no such settings and ignores them",
             "nothing",
         )
+
+
+def _of_dynamic(one: NodeFacts) -> Iterator[MigrationFinding]:
+    """Yield the settings in the metadata, which a node of either kind reads."""
+    for setting in one.dynamic:
+        if setting.problem is not None:
+            yield MigrationFinding(
+                Impact.CHECK,
+                one.node_id,
+                f"dynamic setting {setting.name}",
+                _sentence(f"Ottla does not apply it: {setting.problem}"),
+                "delete it with `ottla configs --alter --entity-type brokers`, or do without",
+            )
+    if names := [_dynamic_text(setting) for setting in one.dynamic if setting.problem is None]:
+        yield MigrationFinding(
+            Impact.CHECK,
+            one.node_id,
+            _names(names),
+            "dynamic settings, which stay in the metadata and rule over the file both ways",
+            "nothing",
+        )
+
+
+def _dynamic_text(setting: DynamicFacts) -> str:
+    value = "(hidden)" if setting.value is None else setting.value
+    own = "" if setting.file_value is None else f" (file: {setting.file_value})"
+    return f"{setting.name}={value}{own}"
 
 
 def _of_directories(one: NodeFacts, cluster: ClusterFacts | None) -> Iterator[MigrationFinding]:
@@ -425,6 +453,15 @@ def plan_document(
                 "file": one.file,
                 "log_directories": [found._asdict() for found in one.directories],
                 "missing_directories": list(one.missing_directories),
+                "dynamic_settings": [
+                    {
+                        "name": setting.name,
+                        "value": setting.value,
+                        "file": setting.file_value,
+                        "problem": setting.problem,
+                    }
+                    for setting in one.dynamic
+                ],
             }
             for one in nodes
         ],

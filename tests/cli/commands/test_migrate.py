@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from ottla import Admin, NewTopic
+from ottla.clients.admin.configs import ConfigResource, ResourceType
 from ottla.testing import Cluster
 from tests.cli.running import run
 
@@ -61,6 +62,33 @@ def test_a_running_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     }
     assert any("set listeners" in one["meaning"] for one in document["findings"])
     assert document["cluster"]["features"]["metadata.version"] == 30
+
+
+def test_settings_that_were_changed_at_run_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those of all brokers and of one, with the file's value; and which Ottla does not apply."""
+    with Cluster(data_dir=str(tmp_path / "data")) as cluster:
+        with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+            changes = {
+                "": {"log.cleaner.threads": "2", "com.acme.unknown": "1"},
+                "1": {"num.io.threads": "9"},
+            }
+            altered = admin.alter_configs(
+                {ConfigResource(ResourceType.BROKER, name): one for name, one in changes.items()}
+            )
+            assert set(altered.values()) == {None}
+        file = write(tmp_path / "server.properties", cluster.data_dir, "num.io.threads=7")
+        flags = ("--bootstrap-server", cluster.bootstrap, "--properties", file)
+        status, shown, _ = run(capsys, "migrate", "plan", *flags)
+        assert status == 0, shown
+        settings = "log.cleaner.threads=2, min.insync.replicas=1, num.io.threads=9 (file: 7)"
+        assert f"check: node 1: {settings}: dynamic settings" in shown
+        assert "dynamic setting com.acme.unknown: Ottla does not apply it: Unknown" in shown
+        document = json.loads(run(capsys, "migrate", "plan", *flags, "--json")[1])
+    names = [one["name"] for one in document["nodes"][0]["dynamic_settings"]]
+    expected = ["com.acme.unknown", "log.cleaner.threads", "min.insync.replicas", "num.io.threads"]
+    assert names == expected  # with ELR the controller has stored min.insync.replicas
 
 
 def test_files_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,11 +21,11 @@ from ottla.cli.output.failures import failure_text
 from ottla.errors import ConfigError, CorruptMessage, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ottla.config.environment import EnvironmentSettings
     from ottla.config.problems import ConfigProblem
-    from ottla.views.migration import ClusterFacts, DirectoryFacts, NodeFacts
+    from ottla.views.migration import ClusterFacts, DirectoryFacts, DynamicFacts, NodeFacts
     from ottla.views.migration_plan import MigrationPlan
 
 EXAMPLES = """
@@ -89,10 +89,11 @@ def plan(
     environment = node_environment(os.environ, read_text)
     cluster = None
     try:
-        nodes = [_node(file, environment) for file in files]
         if bootstrap_server is not None:
             with open_admin(bootstrap_server, command_config) as admin:
                 cluster = read_cluster(admin, int(time.time() * 1000))
+        dynamic = {} if cluster is None else cluster.dynamic
+        nodes = [_node(file, environment, dynamic) for file in files]
     except (ConfigError, KafkaError) as error:
         raise _NoPlan(failure_text(error)) from error
     except (OSError, ValueError, SettingsFileError) as error:
@@ -105,7 +106,11 @@ def plan(
     sys.exit(0 if made.is_ready else 1)
 
 
-def _node(file: str, environment: EnvironmentSettings) -> NodeFacts:
+def _node(
+    file: str,
+    environment: EnvironmentSettings,
+    dynamic: Mapping[int, Mapping[str, str | None]],
+) -> NodeFacts:
     """Read a node's file as `ottla server-start` does; raises OSError, PropertiesError."""
     from ottla.config.broker.unsupported import removed_setting
     from ottla.config.own import OwnSettings
@@ -125,11 +130,12 @@ def _node(file: str, environment: EnvironmentSettings) -> NodeFacts:
     except ConfigErrors as error:
         problems = error.problems
         warnings = tuple(filter(None, map(removed_setting, given)))
-    node_id = given.get("node.id", given.get("broker.id", ""))
+    number = given.get("node.id", given.get("broker.id", ""))
+    node_id = int(number) if number.isdecimal() else -1
     paths = list(dict.fromkeys(_directories(given)))
     return NodeFacts(
         file,
-        int(node_id) if node_id.isdecimal() else -1,
+        node_id,
         tuple(_words(given.get("process.roles", ""))),
         problems,
         warnings,
@@ -137,6 +143,32 @@ def _node(file: str, environment: EnvironmentSettings) -> NodeFacts:
         python_classes,
         tuple(_directory(path) for path in paths if Path(path).is_dir()),
         tuple(path for path in paths if not Path(path).is_dir()),
+        _dynamic(given, dynamic.get(node_id, {})),
+    )
+
+
+def _dynamic(
+    given: Mapping[str, str], stored: Mapping[str, str | None]
+) -> tuple[DynamicFacts, ...]:
+    """Return the node's settings in the metadata, each with its problem over the file's values."""
+    from ottla.config.broker import parse_broker_config
+    from ottla.config.broker.unsupported import unsupported_settings
+    from ottla.config.problems import ConfigErrors
+    from ottla.server.node.plugins import plugin_problems
+    from ottla.views.migration import DynamicFacts
+
+    # a secret's name is checked all the same
+    merged = {**given, **{name: value or "hidden" for name, value in stored.items()}}
+    found: Iterable[ConfigProblem]
+    try:
+        config = parse_broker_config(merged)
+        found = [*config.unknown_settings, *unsupported_settings(config), *plugin_problems(config)]
+    except ConfigErrors as error:
+        found = error.problems
+    problems = {problem.name: problem.message for problem in found}
+    return tuple(
+        DynamicFacts(name, value, given.get(name), problems.get(name))
+        for name, value in sorted(stored.items())
     )
 
 
