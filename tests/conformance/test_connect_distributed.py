@@ -187,3 +187,57 @@ def test_workers_take_over_in_turn(group: Group, tmp_path: Path) -> None:
                 until(lambda w=worker: w.states("s") == RUNNING, "resumed")  # type: ignore[misc]
     read = lines(group.settings["bootstrap.servers"], "lines", 4)
     assert read == [b"one", b"ottla 1", b"java 2", b"ottla 3"]
+
+
+def test_ours_follows_a_java_leader(group: Group, tmp_path: Path) -> None:
+    """Connectors are divided, requests forwarded both ways, and the Java worker takes over."""
+    kinds = ("java", "ottla")
+    group.settings["scheduled.rebalance.max.delay.ms"] = "0"
+    configs = {}
+    for name in ("a", "b"):
+        (tmp_path / name).write_text("one\n")
+        configs[name] = {
+            "connector.class": "FileStreamSource",
+            "file": str(tmp_path / name),
+            "topic": f"of-{name}",
+        }
+
+    def owners(worker: Worker, name: str) -> list[str]:
+        status, body = worker.call("GET", f"/connectors/{name}/status")
+        if status != 200:
+            return []
+        entries = [body["connector"], *body["tasks"]]
+        return [it["worker_id"] for it in entries if it["state"] == "RUNNING"]
+
+    with group.worker(kinds[0]) as first:
+        until(
+            lambda: first.call("PUT", "/connectors/a/config", configs["a"])[0] in {200, 201},
+            "created",
+        )
+        until(lambda: first.states("a") == RUNNING, "the first runs it")
+        with group.worker(kinds[1]) as second:
+            until(  # the follower forwards to the leader
+                lambda: second.call("PUT", "/connectors/b/config", configs["b"])[0] in {200, 201},
+                "created by the follower",
+            )
+
+            def divided() -> bool:
+                found = [owners(first, it) for it in configs]
+                both = {f"127.0.0.1:{it.port}" for it in (first, second)}
+                return all(len(it) == 2 for it in found) and both == {
+                    it for of in found for it in of
+                }
+
+            until(divided, "each worker has a part")
+            until(lambda: first.position("a") == first.position("b") == 4, "both are read")
+            for worker in (first, second):
+                for name in configs:
+                    status, body = worker.call("POST", f"/connectors/{name}/tasks/0/restart")
+                    assert status == 204, body
+                    until(divided, "restarted")
+        until(
+            lambda: all(owners(first, it) == [f"127.0.0.1:{first.port}"] * 2 for it in configs),
+            "the first takes over",
+        )
+    for name in configs:
+        assert lines(group.settings["bootstrap.servers"], f"of-{name}", 1) == [b"one"]
