@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from ottla.connect.plugins import PLUGINS
+from ottla.connect.runtime.offset_file import decode_offsets, encode_offsets
 from tests.connect.cases import Case, answer, converter_case, normal, random_case
 
 if TYPE_CHECKING:
@@ -121,3 +122,18 @@ def test_few_answers_are_reviewed_differences(
 ) -> None:
     """The comparison does not pass because everything is excused."""
     assert sum(theirs != ours for _, theirs, ours in answers) < len(answers) * 0.05
+
+
+def test_offset_files_are_read_by_either_worker(kafka: Kafka, tmp_path: Path) -> None:
+    """Java reads the map that is written here, and the one that Java writes is read here."""
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    classes = kafka.compile(HERE / "java" / "OffsetFile.java")
+    for count in (0, 1, 13, 1000):
+        entries: dict[bytes | None, bytes | None] = {
+            b'["c",{"f":"%d"}]' % it: None if it % 7 == 6 else b'{"position":%d}' % it
+            for it in range(count)
+        }
+        ours.write_bytes(encode_offsets(entries))
+        done = kafka.run("OffsetFile", str(ours), str(theirs), classes=classes)
+        assert len(done.stdout.splitlines()) == count
+        assert decode_offsets(theirs.read_bytes()) == entries
