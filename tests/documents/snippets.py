@@ -15,6 +15,7 @@ ADDRESS = "localhost:9092"
 OWN_TESTS = {
     "docs/connect.md": "tests/connect/test_standalone.py",
     "docs/jdbc.md": "tests/connect/jdbc/test_document.py",
+    "docs/mirroring.md": "tests/connect/mirror/test_mirror_flows.py",
     "docs/security.md": "tests/server/security/test_document.py",
     "docs/spark.md": "tests/spark/test_document.py",
     "docs/streams.md": "tests/streams/test_document.py",

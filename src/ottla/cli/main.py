@@ -97,6 +97,11 @@ COMMANDS: dict[str, Command] = {
         "connect_distributed",
         "Run a worker of a group that divides connectors and tasks.",
     ),
+    "connect-mirror-maker": Command(
+        "ottla.cli.commands.connect_mirror_maker",
+        "connect_mirror_maker",
+        "Mirror topics and group offsets between clusters.",
+    ),
     "connect-standalone": Command(
         "ottla.cli.commands.connect_standalone",
         "connect_standalone",

@@ -37,6 +37,7 @@ from ottla.connect.settings import STANDALONE, OverridePolicy
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from ottla.connect.runtime.offsets import OffsetStorage
     from ottla.connect.runtime.state import TargetState
 
 log = logging.getLogger("ottla.connect")
@@ -45,6 +46,7 @@ _ASIDES: Final = 32
 """Requests at a time that ask plug-ins, so that those of one that hangs do not pile up."""
 _JAVA = "org.apache.kafka.connect.file.FileStream"
 _JDBC = "io.confluent.connect.jdbc.Jdbc"
+_MIRROR = "org.apache.kafka.connect.mirror.Mirror"
 CONNECTORS = (
     Plugin(
         f"{_JAVA}SourceConnector", "source", "ottla.connect.file.source:FileStreamSourceConnector"
@@ -52,6 +54,19 @@ CONNECTORS = (
     Plugin(f"{_JAVA}SinkConnector", "sink", "ottla.connect.file.sink:FileStreamSinkConnector"),
     Plugin(f"{_JDBC}SourceConnector", "source", "ottla.connect.jdbc.source:JdbcSourceConnector"),
     Plugin(f"{_JDBC}SinkConnector", "sink", "ottla.connect.jdbc.sink:JdbcSinkConnector"),
+    Plugin(
+        f"{_MIRROR}SourceConnector", "source", "ottla.connect.mirror.source:MirrorSourceConnector"
+    ),
+    Plugin(
+        f"{_MIRROR}CheckpointConnector",
+        "source",
+        "ottla.connect.mirror.checkpoint:MirrorCheckpointConnector",
+    ),
+    Plugin(
+        f"{_MIRROR}HeartbeatConnector",
+        "source",
+        "ottla.connect.mirror.heartbeat:MirrorHeartbeatConnector",
+    ),
 )
 """The connectors of this package."""
 
@@ -284,11 +299,13 @@ class HerderThread:
 
 
 class Standalone(HerderThread):
-    """A worker that has its configurations in memory and its offsets in a file."""
+    """A worker that has its configurations in memory, its offsets in a file or in `storage`."""
 
-    def __init__(self, settings: Mapping[str, str], worker_id: str) -> None:
+    def __init__(
+        self, settings: Mapping[str, str], worker_id: str, storage: OffsetStorage | None = None
+    ) -> None:
         """Take a worker's settings; ConfigErrors for invalid ones."""
         values, plugins = STANDALONE.parse(settings), Plugins(*CONNECTORS)
-        store = OffsetStore(OffsetFile(values["offset.storage.file.filename"]))
+        store = OffsetStore(storage or OffsetFile(values["offset.storage.file.filename"]))
         herder = Herder(worker_id, lambda it: find_connector(plugins, it).type)
         super().__init__(settings, values, plugins, store, herder)

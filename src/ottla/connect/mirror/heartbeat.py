@@ -1,0 +1,87 @@
+"""Heartbeats: a record a second in the target shows that the mirror lives.
+
+Kafka: org.apache.kafka.connect.mirror.{MirrorHeartbeatConnector, MirrorHeartbeatTask}.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ottla.connect import PLUGIN_VERSION
+from ottla.connect.connector import SourceConnector, SourceTask
+from ottla.connect.data import BYTES
+from ottla.connect.mirror.clusters import create_compacted
+from ottla.connect.mirror.offsets import check_offsets
+from ottla.connect.mirror.policy import HEARTBEATS
+from ottla.connect.mirror.records import MirrorHeartbeat
+from ottla.connect.mirror.settings import HEARTBEAT, MirrorSettings
+from ottla.connect.records import SourceRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ottla.config.definition import ConfigDefinitions
+
+
+class MirrorHeartbeatTask(SourceTask):
+    """Writes heartbeats."""
+
+    def start(self, config: Mapping[str, str]) -> None:
+        """Take the settings."""
+        settings = MirrorSettings(HEARTBEAT, config)
+        self._settings = settings
+        self._interval_s: int = settings.values["emit.heartbeats.interval.seconds"]
+        self._is_stopped = threading.Event()
+
+    def poll(self) -> Sequence[SourceRecord] | None:
+        """Wait for the interval and return a heartbeat."""
+        if self._is_stopped.wait(self._interval_s):
+            return None
+        source, target = self._settings.source, self._settings.target
+        now_ms = time.time_ns() // 1_000_000
+        heartbeat = MirrorHeartbeat(source, target, now_ms)
+        return [
+            SourceRecord(
+                HEARTBEATS, 0, BYTES, heartbeat.key(), BYTES, heartbeat.value(), now_ms, (),
+                {"sourceClusterAlias": source, "targetClusterAlias": target}, {"offset": 0},
+            )
+        ]  # fmt: skip
+
+    def stop(self) -> None:
+        """Wake `poll` up."""
+        self._is_stopped.set()
+
+
+class MirrorHeartbeatConnector(SourceConnector):
+    """Creates the topic of heartbeats, and has one task."""
+
+    version: ClassVar[str] = PLUGIN_VERSION
+    definitions: ClassVar[ConfigDefinitions] = HEARTBEAT
+    task_class = MirrorHeartbeatTask
+
+    def start(self, config: Mapping[str, str]) -> None:
+        """Create the topic."""
+        self._config = config
+        settings = MirrorSettings(HEARTBEAT, config)
+        self._is_on: bool = settings.values["emit.heartbeats.enabled"]
+        if self._is_on:
+            factor = settings.values["heartbeats.topic.replication.factor"]
+            with settings.admin("target", "heartbeats") as admin:
+                create_compacted(admin, HEARTBEATS, factor, settings.timeout_s)
+
+    def task_configs(self, tasks_max: int) -> Sequence[Mapping[str, str]]:
+        """Return the settings of the only task."""
+        del tasks_max
+        return [self._config] if self._is_on else []
+
+    def alter_offsets(
+        self,
+        config: Mapping[str, str],
+        offsets: Mapping[frozenset[tuple[str, Any]], Mapping[str, Any] | None],
+    ) -> bool:
+        """Check that offsets are 0, of two aliases."""
+        del config
+        check_offsets(offsets, ("sourceClusterAlias", "targetClusterAlias"), only_zero=True)
+        return True
