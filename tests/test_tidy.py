@@ -50,6 +50,7 @@ ENTRY_POINTS = {
     "ottla._version",
     "ottla.cli.main",
     "ottla.testing.disk",  # for tests of users and ours: no part of the product imports it
+    "ottla.testing.connect",  # the same
     "ottla.testing.plugin",
 }
 

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.config.problems import nearest
 from ottla.connect import PLUGIN_VERSION
+from ottla.connect.connector import SinkConnector
 from ottla.connect.errors import ConnectException
+from ottla.connect.simple import connector_class
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,9 +50,9 @@ class Plugin:
         return (simple, simple.removesuffix(suffix)) if suffix else (simple,)
 
     def load(self) -> Any:
-        """Import and return the Python class."""
+        """Import and return the Python class; of a `Source` or `Sink`, its connector."""
         module, _, name = self.path.partition(":")
-        return getattr(import_module(module), name)
+        return connector_class(getattr(import_module(module), name))
 
     def create(self) -> Any:
         """Return a new object of the class, which is not configured yet."""
@@ -154,7 +156,10 @@ class Plugins:
         for point in entry_points(group=ENTRY_POINTS):
             if name in {point.name, point.value, point.value.replace(":", ".")}:
                 version = point.dist.version if point.dist is not None else "unknown"
-                return Plugin(name, types[0], point.value, version=version)
+                plugin = Plugin(name, types[0], point.value, version=version)
+                if "sink" in types and issubclass(plugin.load(), SinkConnector):
+                    return replace(plugin, type="sink")
+                return plugin
         known = [
             text
             for plugin in self.plugins
