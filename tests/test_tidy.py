@@ -233,6 +233,8 @@ def test_modules_do_not_import_each_other_in_a_circle(with_types: bool) -> None:
 
 # Definitions that only users of Ottla call: bases of plug-ins, and what the documents offer.
 FOR_USERS = {
+    "ottla.testing.connect:SinkRun",
+    "ottla.testing.connect:check_restarts",
     "ottla.spark.jvm.local_session:use_in_this_thread",  # docs/spark.md: for another thread
     "ottla.clients.interceptors:ConsumerInterceptor",
     "ottla.clients.interceptors:ProducerInterceptor",
@@ -317,7 +319,7 @@ def test_every_definition_has_a_caller() -> None:
 
 SHARED_NAMES = {
     "NewTopic", "Node", "Record", "RecordMetadata", "ResourceType", "ScramCredential",
-    "Connector", "Filter", "Task",
+    "Connector", "Filter", "Source", "Task",
 }  # fmt: skip
 """Names of two classes each, that users know from Kafka, the node, topologies or Connect."""
 

@@ -26,6 +26,8 @@ import ottla
 import ottla.metrics
 from ottla.config.broker import parse_broker_config
 from ottla.config.properties import read_properties
+from ottla.connect.connector import SourceConnector
+from ottla.connect.plugins import Plugins
 from ottla.controller.policies import NewTopic, PolicyViolation
 from ottla.server.logging.lines import KeyValueFormatter
 from ottla.server.node.plugins import (
@@ -376,6 +378,26 @@ def test_connect_transforms() -> None:
     settings = json.loads(configuration.text)
     assert settings["value.converter"] in program.text
     assert settings["transforms.clean.type"] in program.text
+
+
+def test_writing_connectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Source and sink pass the page's tests; a worker finds the source of an installed package."""
+    source, check, sink, project = snippets("docs/writing-connectors.md")
+    names: dict[str, object] = {}
+    for program in (source, check, sink):
+        exec(compile(program.text, "docs/writing-connectors.md", "exec"), names)
+    ((group, offered),) = tomllib.loads(project.text)["project"]["entry-points"].items()
+    ((name, path),) = offered.items()
+    package = tmp_path / "my_package-2.1.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Name: my-package\nVersion: 2.1\n")
+    (package / "entry_points.txt").write_text(f"[{group}]\n{name} = {path}\n")
+    (tmp_path / f"{path.partition(':')[0]}.py").write_text(source.text)
+    monkeypatch.syspath_prepend(tmp_path)
+    for given in (name, "my_package.Numbers"):
+        plugin = Plugins().find(given, "source", "sink")
+        assert (plugin.type, plugin.version) == ("source", "2.1")
+        assert issubclass(plugin.load(), SourceConnector)
 
 
 def test_every_snippet_is_run_or_listed() -> None:

@@ -2,6 +2,8 @@
 
 A `Source` lists its partitions and reads each from an offset; a `Sink` writes batches. Workers see
 the connector that `connector_class` makes of either, and know only Kafka's contract.
+
+Kafka: none; org.apache.kafka.connect.{source, sink} is the contract that this makes use of.
 """
 
 from __future__ import annotations
@@ -205,7 +207,7 @@ class _SourceConnector(SourceConnector):
         config: Mapping[str, str],
         offsets: Mapping[frozenset[tuple[str, Any]], Mapping[str, Any] | None],
     ) -> bool:
-        """Accept all: `read` judges an offset."""
+        """Accept all: `read` refuses a wrong offset."""
         del config, offsets
         return True
 
