@@ -16,8 +16,10 @@ from ottla.connect.errors import RetriableException
 from ottla.connect.file.source import FileStreamSourceConnector
 from ottla.connect.plugins import Plugins
 from ottla.connect.simple import connector_class
+from ottla.testing.cluster import Cluster
 from ottla.testing.connect import SinkRun, check_restarts, collect
 from ottla.types import TopicPartition
+from tests.connect.test_standalone import Rest, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -195,3 +197,37 @@ def test_entry_points_name_sources_and_sinks(monkeypatch: pytest.MonkeyPatch) ->
     assert issubclass(source.load(), SourceConnector)
     assert isinstance(sink.create(), SinkConnector)
     assert source.load().version == "1.2"
+
+
+def test_a_worker_runs_both_and_a_restart_doubles_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sink's own offset counts from its first record on; the source goes on where it was."""
+    points = [
+        EntryPoint("numbers", f"{__name__}:Numbers", "ottla.connectors"),
+        EntryPoint("exact", f"{__name__}:ExactStore", "ottla.connectors"),
+    ]
+    monkeypatch.setattr("ottla.connect.plugins.entry_points", lambda group: points)
+    ExactStore.rows.clear()
+    converter = "org.apache.kafka.connect.json.JsonConverter"
+    shared = {
+        "key.converter": converter,
+        "key.converter.schemas.enable": "false",
+        "value.converter": converter,
+        "value.converter.schemas.enable": "false",
+        "tasks.max": "2",
+    }
+
+    def rows() -> list[int]:
+        return sorted(it["n"] for part in ExactStore.rows.values() for it in part)
+
+    with Cluster() as cluster:
+        for count in (10, 20):
+            rest = Rest(cluster.bootstrap, tmp_path)
+            source = {"connector.class": "numbers", **TOPIC, "count": str(count), **shared}
+            sink = {"connector.class": "exact", "topics": TOPIC["topic"], **shared}
+            for name, config in (("n", source), ("e", sink)):
+                assert rest.call("PUT", f"/connectors/{name}/config", config)[0] == 201
+            until(lambda: len(rows()) >= count)  # noqa: B023 - called in this round only
+            rest.close()
+            assert rows() == list(range(count))

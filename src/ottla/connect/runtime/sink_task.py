@@ -270,6 +270,8 @@ class SinkLoop(RebalanceListener):
             if partitions:
                 self._open.update(partitions)
                 self._task.open(partitions)
+                # this very poll may return records: they come from where the sink goes on
+                self._apply_seeks()
             if self._control.is_paused or self._is_retrying:
                 self._consumer.pause(*partitions)
         except Exception as error:  # noqa: BLE001 - the loop raises it
