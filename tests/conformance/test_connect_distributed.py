@@ -189,9 +189,11 @@ def test_workers_take_over_in_turn(group: Group, tmp_path: Path) -> None:
     assert read == [b"one", b"ottla 1", b"java 2", b"ottla 3"]
 
 
-def test_ours_follows_a_java_leader(group: Group, tmp_path: Path) -> None:
-    """Connectors are divided, requests forwarded both ways, and the Java worker takes over."""
-    kinds = ("java", "ottla")
+@pytest.mark.parametrize("kinds", [("java", "ottla"), ("ottla", "java")])
+def test_workers_of_both_kinds_share_a_group(
+    group: Group, tmp_path: Path, kinds: tuple[str, str]
+) -> None:
+    """Either kind leads: connectors are divided, requests forwarded, and one takes over."""
     group.settings["scheduled.rebalance.max.delay.ms"] = "0"
     configs = {}
     for name in ("a", "b"):

@@ -66,6 +66,8 @@ def test_known_bytes() -> None:
     assert encode_assignment(one, 0) == eager
     tail = b"\x00\x00\x00\x01" + entry + b"\xff\xff\xff\xff" + b"\x00\x00\x00\x05"
     assert encode_assignment(one, 1) == b"\x00\x01" + head + tail
+    none = b"\x00\x00\x00\x00" + b"\xff\xff\xff\xff" + b"\x00\x00\x00\x00"
+    assert encode_assignment(Assignment("m", "u", 7), 2) == b"\x00\x02" + head + none
     state = WorkerState("u", 7)
     assert encode_state(state, 0) == b"\x00\x00" + url + offset
     assert encode_state(state, 2) == b"\x00\x02" + url + offset + b"\xff\xff\xff\xff"

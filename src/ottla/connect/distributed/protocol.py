@@ -126,14 +126,14 @@ def _work(entries: Iterable[_ConnectorWork] | None) -> Work:
 
 def encode_assignment(assignment: Assignment, version: int) -> bytes:
     """Return the bytes that SyncGroup brings to a worker."""
-    # Kafka writes null for no work, but an empty list in version 0
+    # Java's workers read null as a list that they cannot change later, and end
     assigned, revoked = _entries(assignment.assigned), _entries(assignment.revoked)
     body = _Assignment(
         error=assignment.error,
         leader=assignment.leader_id,
         leader_url=assignment.leader_url,
         config_offset=assignment.offset,
-        assigned=assigned if assigned or not version else None,
+        assigned=assigned,
         revoked=revoked or None if version else None,
         delay_ms=assignment.delay_ms if version else 0,
     )
