@@ -95,7 +95,7 @@ def test_pages_are_there_as_markdown(reference: dict[str, str]) -> None:
     pages = {name: markdown(DOCUMENTS, name) for name in listed() if "/" not in name}
     assert "\n## 0.1.0\n" in pages["changelog"]
     assert "worker.py" in pages["examples"]
-    assert "tiered storage" in pages["limits"]
+    assert "client.quota.callback.class" in pages["limits"]
     assert "## Broker" not in pages["limits"]
     for name, text in pages.items():
         assert "{include}" not in text
