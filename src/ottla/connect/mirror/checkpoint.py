@@ -82,7 +82,12 @@ class MirrorCheckpointTask(SourceTask):
     def poll(self) -> Sequence[SourceRecord] | None:
         """Wait until checkpoints are due, and return those that are news."""
         with self._lock:
-            return None if self._is_stopped.is_set() else self._next()
+            try:
+                return None if self._is_stopped.is_set() else self._next()
+            except (KafkaError, TimeoutError) as error:
+                # an outage of either cluster ends no task: all that was due is due again
+                log.warning("groups are not synced for the moment: %s", error)
+                return None
 
     def _next(self) -> Sequence[SourceRecord] | None:
         if not self._is_ready and not self._get_ready():
@@ -235,6 +240,7 @@ class MirrorCheckpointConnector(SourceConnector):
         self._settings = settings = MirrorSettings(CHECKPOINT, config)
         values = settings.values
         self._known: list[str] = []
+        self._has_topic = False
         self._schedule: MirrorSchedule | None = None
         if not values["enabled"] or not values["emit.checkpoints.enabled"]:
             return
@@ -244,22 +250,32 @@ class MirrorCheckpointConnector(SourceConnector):
         self._schedule = MirrorSchedule("mirror-checkpoint")
         first_s = interval_s = float(values["refresh.groups.interval.seconds"])
         try:
-            with settings.admin("target", "checkpoint-topic-admin") as admin:
-                create_compacted(
-                    admin,
-                    settings.policy.checkpoints_topic(settings.source),
-                    values["checkpoints.topic.replication.factor"],
-                    settings.timeout_s,
-                )
             self._known = self._groups()
         except (KafkaError, TimeoutError):
-            log.exception("the groups could not be listed, or the topic could not be created")
+            log.exception("the groups could not be listed")
             first_s = RETRY_S
         if values["refresh.groups.enabled"]:
             self._schedule.every(interval_s, "refreshing groups", self._refresh, first_s)
         self._schedule.start()
 
+    def _create_topic(self) -> None:
+        """Create the topic of checkpoints; after an error the next refresh tries again."""
+        settings = self._settings
+        try:
+            with settings.admin("target", "checkpoint-topic-admin") as admin:
+                create_compacted(
+                    admin,
+                    settings.policy.checkpoints_topic(settings.source),
+                    settings.values["checkpoints.topic.replication.factor"],
+                    settings.timeout_s,
+                )
+            self._has_topic = True
+        except (KafkaError, TimeoutError):
+            log.exception("the topic of checkpoints could not be created")
+
     def _groups(self) -> list[str]:
+        if not self._has_topic:
+            self._create_topic()
         timeout_s = self._settings.timeout_s
         names = [
             it.group_id

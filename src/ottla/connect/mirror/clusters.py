@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.connect.errors import ConnectException
+from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -23,20 +24,29 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.connect")
 RETRY_S: Final = 10.0
 """Time until work that failed is tried again; its interval may be ten minutes."""
+_NOT_AUTHORIZED: Final = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+}
 _READ_S: Final = 1.0
 """A wait for the next records of a topic that is read to its end."""
 
 
 def create_compacted(admin: Admin, topic: str, replication_factor: int, timeout_s: float) -> None:
-    """Create a topic of the mirror's own, unless it is there."""
-    admin.create_topic(
-        topic,
-        1,
-        replication_factor,
-        configs={"cleanup.policy": "compact"},
-        if_not_exists=True,
-        timeout=timeout_s,
-    )
+    """Create a topic of the mirror's own, unless it is there; without the right to, assume so."""
+    try:
+        admin.create_topic(
+            topic,
+            1,
+            replication_factor,
+            configs={"cleanup.policy": "compact"},
+            if_not_exists=True,
+            timeout=timeout_s,
+        )
+    except KafkaError as error:
+        if error.code not in _NOT_AUTHORIZED:
+            raise
+        log.info("topic %s is assumed to be there, as it may not be created: %s", topic, error)
 
 
 class TopicFollower:
@@ -54,6 +64,9 @@ class TopicFollower:
     def read_to_end(self, is_stopped: Callable[[], bool]) -> bool:
         """Read to the present end; False if it was stopped before."""
         end = self._consumer.end_offsets([self._partition])[self._partition]
+        if self._consumer.position(self._partition) > end:
+            # the topic was created again, or lost records: no fetch below the end would show it
+            self._consumer.seek_to_beginning(self._partition)
         while self._consumer.position(self._partition) < end:
             if is_stopped():
                 return False

@@ -155,7 +155,12 @@ class MirrorSourceTask(SourceTask):
         topic = self._settings.offset_syncs_topic
         while self._pending and len(self._outstanding) < _OUTSTANDING_MAX:
             sync = self._pending.pop(next(iter(self._pending)))
-            sent = self._producer.send(topic, sync.value(), sync.key(), partition=0)
+            try:
+                sent = self._producer.send(topic, sync.value(), sync.key(), partition=0)
+            except (KafkaError, TimeoutError) as error:
+                # copies go on without it, as after a failure of the delivery
+                log.warning("an offset sync could not be written: %s", error)
+                return
             self._outstanding.append(sent)
 
     def stop(self) -> None:
@@ -183,6 +188,7 @@ class MirrorSourceConnector(SourceConnector):
         values = settings.values
         self._known: list[TopicPartition] = []
         self._has_target_acls = True
+        self._has_syncs_topic = not values["emit.offset-syncs.enabled"]
         self._schedule: MirrorSchedule | None = None
         if not values["enabled"]:
             return
@@ -193,13 +199,6 @@ class MirrorSourceConnector(SourceConnector):
         self._schedule = MirrorSchedule("mirror-source")
         first_s = float(values["refresh.topics.interval.seconds"])
         try:
-            if values["emit.offset-syncs.enabled"]:
-                create_compacted(
-                    self._source if settings.syncs_at_source else self._target,
-                    settings.offset_syncs_topic,
-                    values["offset-syncs.topic.replication.factor"],
-                    settings.timeout_s,
-                )
             self._refresh()
         except (KafkaError, TimeoutError):
             log.exception("the topics could not be listed or created")
@@ -280,14 +279,17 @@ class MirrorSourceConnector(SourceConnector):
     def _refresh(self) -> bool:
         """Create topics and partitions in the target; return whether those of the source differ."""
         timeout_s = self._settings.timeout_s
+        if not self._has_syncs_topic:
+            self._create_syncs_topic()
         listed = self._source.list_topics(timeout=timeout_s)
         names = [it.name for it in listed if self._is_mirrored(it.name)]
         described = self._source.describe_topics(names, timeout=timeout_s) if names else {}
-        counts = {
-            str(name): len(it.partitions)
-            for name, it in described.items()
-            if not isinstance(it, KafkaError)  # deleted since
-        }
+        counts = {}
+        for name, it in described.items():
+            if not isinstance(it, KafkaError):
+                counts[str(name)] = len(it.partitions)
+            elif it.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # not just deleted since
+                raise it
         self._create(counts)
         partitions = [
             TopicPartition(name, it) for name, count in counts.items() for it in range(count)
@@ -297,6 +299,20 @@ class MirrorSourceConnector(SourceConnector):
             log.info("%s has %s partitions to mirror", self._settings.source, len(partitions))
             self._known = partitions
         return has_changed
+
+    def _create_syncs_topic(self) -> None:
+        """Create the topic of offset syncs; after an error the next refresh tries again."""
+        settings = self._settings
+        try:
+            create_compacted(
+                self._source if settings.syncs_at_source else self._target,
+                settings.offset_syncs_topic,
+                settings.values["offset-syncs.topic.replication.factor"],
+                settings.timeout_s,
+            )
+            self._has_syncs_topic = True
+        except (KafkaError, TimeoutError):
+            log.exception("the topic of offset syncs could not be created")
 
     def _create(self, counts: Mapping[str, int]) -> None:
         timeout_s = self._settings.timeout_s

@@ -1,0 +1,222 @@
+"""The mirror while a cluster is away, refuses something, or has lost records."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ottla.clients.offsets import OffsetAndMetadata
+from ottla.connect.mirror.checkpoint import MirrorCheckpointConnector, MirrorCheckpointTask
+from ottla.connect.mirror.clusters import TopicFollower, create_compacted
+from ottla.connect.mirror.records import MirrorCheckpoint, OffsetSync
+from ottla.connect.mirror.settings import TASK_GROUPS, TASK_PARTITIONS
+from ottla.connect.mirror.source import MirrorSourceConnector, MirrorSourceTask
+from ottla.connect.records import SourceRecord
+from ottla.errors import ErrorCode, KafkaError
+from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NOBODY = {
+    "source.cluster.alias": "a",
+    "target.cluster.alias": "b",
+    "source.cluster.bootstrap.servers": "127.0.0.1:1",
+    "target.cluster.bootstrap.servers": "127.0.0.1:1",
+    "admin.timeout.ms": "50",
+}
+T = TopicPartition("t", 0)
+
+
+class Fake:
+    """Has the methods that a test gives it; those of a list give or raise its entries in turn."""
+
+    def __init__(self, **answers: list[Any]) -> None:
+        self.answers = answers
+        self.calls: list[tuple[str, tuple[Any, ...]]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*arguments: Any, **_: Any) -> Any:
+            self.calls.append((name, arguments))
+            answer = self.answers[name].pop(0) if self.answers.get(name) else None
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        return call
+
+
+class Context:
+    """A worker without stored offsets."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def offsets(self, partitions: Any) -> list[None]:
+        return [None for _ in partitions]
+
+    def request_task_reconfiguration(self) -> None:
+        self.asked += 1
+
+
+@pytest.fixture(name="checkpoints")
+def _checkpoints() -> Iterator[MirrorCheckpointTask]:
+    task = MirrorCheckpointTask()
+    more = {"sync.group.offsets.enabled": "true", "emit.checkpoints.interval.seconds": "1"}
+    task.start({**NOBODY, **more, TASK_GROUPS: "g"})
+    task._is_ready = True
+    task._follower = Fake()  # type: ignore[assignment]
+    yield task
+    task.stop()
+
+
+def test_an_outage_does_not_end_the_task_of_checkpoints(
+    checkpoints: MirrorCheckpointTask,
+) -> None:
+    """While the target or the syncs are away `poll` has nothing; afterwards groups are synced."""
+    task, copy = checkpoints, TopicPartition("a.t", 0)
+    task._store.add(OffsetSync(T, 0, 0))
+    task._store.add(OffsetSync(T, 10, 20))
+    task._store.read_to_end()
+    task._checkpoints = {"g": {copy: MirrorCheckpoint("g", copy, 5, 1, "")}}
+    task._source = Fake(list_group_offsets=[{}])  # type: ignore[assignment]
+    gone = KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+    target = task._target = Fake(  # type: ignore[assignment]
+        describe_groups=[TimeoutError("away"), {"g": gone}],
+        list_group_offsets=[{}],
+        alter_group_offsets=[{}],
+    )
+    assert task.poll() is None
+    task._sync_due_s = 0
+    task._follower = Fake(read_to_end=[TimeoutError("away")])  # type: ignore[assignment]
+    assert task.poll() is None
+    assert ("alter_group_offsets", ("g", {copy: OffsetAndMetadata(1, "")})) in target.calls
+    offsets = {T: OffsetAndMetadata(15, "m")}
+    task._source = Fake(list_group_offsets=[offsets])  # type: ignore[assignment]
+    task._emit_due_s = 0
+    (made,) = task.poll() or ()
+    assert made.value == MirrorCheckpoint("g", copy, 15, 21, "m").value()
+
+
+def test_a_topic_that_is_shorter_than_before_is_read_again() -> None:
+    """An end before the position: the topic was created again, or its log was truncated."""
+    record = type("R", (), {"topic": "s", "partition": 0, "offset": 0})()
+    at = TopicPartition("s", 0)
+    consumer = Fake(
+        end_offsets=[{at: 500}, {at: 1}], position=[500, 500, 500, 0, 1], poll=[[record]]
+    )
+    read: list[Any] = []
+    follower = TopicFollower(consumer, "s", read.append)  # type: ignore[arg-type]
+    consumer.calls.clear()
+    assert follower.read_to_end(lambda: False)
+    assert ("seek_to_beginning", (at,)) not in consumer.calls
+    consumer.calls.clear()
+    assert follower.read_to_end(lambda: False)
+    assert ("seek_to_beginning", (at,)) in consumer.calls
+    assert read == [record]
+
+
+def test_topics_that_may_not_be_created_are_assumed_to_be_there() -> None:
+    """Whoever created them before gave the mirror no right to; other errors are raised."""
+    for code in (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED):
+        create_compacted(Fake(create_topic=[KafkaError(code)]), "x", 1, 1)  # type: ignore[arg-type]
+    wrong = KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR)
+    with pytest.raises(KafkaError):
+        create_compacted(Fake(create_topic=[wrong]), "x", 3, 1)  # type: ignore[arg-type]
+
+
+@pytest.fixture(name="connector")
+def _connector() -> Iterator[MirrorSourceConnector]:
+    """Return a connector that found nobody at its start."""
+    connector = MirrorSourceConnector()
+    connector.context = Context()  # type: ignore[assignment]
+    connector.start({**NOBODY, "sync.topic.configs.enabled": "false"})
+    assert connector.task_configs(1) == []
+    assert connector._schedule is not None
+    connector._schedule.stop(1)
+    connector._source.close()
+    connector._target.close()
+    connector._schedule = None
+    yield connector
+    connector.stop()
+
+
+def test_the_topic_of_syncs_is_created_after_an_outage_at_the_start(
+    connector: MirrorSourceConnector,
+) -> None:
+    """Else producers would create it, with records that expire."""
+    source = connector._source = Fake(list_topics=[[], []])  # type: ignore[assignment]
+    connector._target = Fake(list_topics=[[], []])  # type: ignore[assignment]
+    connector._refresh_tasks()
+    connector._refresh_tasks()
+    created = [arguments[0] for name, arguments in source.calls if name == "create_topic"]
+    assert created == ["mm2-offset-syncs.b.internal"]
+
+
+def test_the_topic_of_checkpoints_is_created_after_an_outage_at_the_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The same of the other connector."""
+    connector = MirrorCheckpointConnector()
+    connector.context = Context()  # type: ignore[assignment]
+    connector.start(NOBODY)
+    try:
+        assert not connector._has_topic
+        made: list[Any] = []
+        monkeypatch.setattr(
+            "ottla.connect.mirror.checkpoint.create_compacted", lambda *it: made.append(it[1:3])
+        )
+        connector._source.close()
+        connector._source = Fake(list_groups=[[], []])  # type: ignore[assignment]
+        connector._refresh()
+        connector._refresh()
+        assert made == [("a.checkpoints.internal", 3)]
+    finally:
+        connector.stop()
+
+
+def test_topics_that_cannot_be_described_are_not_taken_for_deleted(
+    connector: MirrorSourceConnector,
+) -> None:
+    """A broker that restarts has no say in which partitions there are."""
+    topic = type("T", (), {"name": "t", "partitions": [0, 1]})()
+    away = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
+    gone = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    connector._source = Fake(  # type: ignore[assignment]
+        list_topics=[[topic]] * 3,
+        describe_topics=[{"t": topic}, {"t": away}, {"t": gone}],
+    )
+    connector._target = Fake(list_topics=[[], [], []], create_topics=[{}])  # type: ignore[assignment]
+    connector._source_configs = lambda _: {"t": []}  # type: ignore[method-assign, assignment]
+    assert connector._refresh()
+    with pytest.raises(KafkaError):
+        connector._refresh()
+    assert connector._known == [("t", 0), ("t", 1)]
+    assert connector._refresh()
+    assert connector._known == []
+
+
+def test_copies_go_on_without_the_right_to_write_offset_syncs() -> None:
+    """A sync that cannot be sent is logged, as one whose delivery fails."""
+    task = MirrorSourceTask()
+    task.context = Context()  # type: ignore[assignment]
+    task.start({**NOBODY, TASK_PARTITIONS: "t-0"})
+    real, refused = task._producer, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    assert real is not None
+    real.close(0)
+    producer = task._producer = Fake(send=[refused, refused])  # type: ignore[assignment]
+    wrapped = {"cluster": "a", "topic": "t", "partition": 0}
+    try:
+        for offset in (0, 200):
+            record = SourceRecord(
+                "a.t", 0, source_partition=wrapped, source_offset={"offset": offset}
+            )
+            task.commit_record(record, offset)
+        assert [it[0] for it in producer.calls] == ["send", "send"]
+    finally:
+        stopper = threading.Thread(target=task.stop)
+        stopper.start()
+        stopper.join(10)
+        assert not stopper.is_alive()
