@@ -131,6 +131,35 @@ def test_timestamp_and_number_are_exact(server: Server) -> None:
     task.stop()
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2024-05-01 10:00:00.120", "2024-05-01 10:00:00.000", "2024-05-01T10:00:00",
+        "2024-05-01 10:00:00Z", "2024-05-01 12:00:00.5+02:00", "2024-05-01",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("server", ["sqlite"], indirect=True)
+def test_moments_compare_however_sqlite_has_them(server: Server, text: str) -> None:
+    """The texts of equal moments differ: no row is lost by that, and none comes for ever."""
+    server.sql(CREATE[server.kind].format("items"))
+    server.sql(f"INSERT INTO items VALUES (1, '{text}', 'x')")
+    mode = {"timestamp.column.name": "ts", "validate.non.null": "false", "mode": "timestamp"}
+    task = source_task(server, SourceContext(), mode)
+    assert numbers(drain(task, 1)) == [1]
+    assert [task.poll() for _ in range(3)] == [None] * 3
+    task.stop()
+    mode |= {"mode": "timestamp+incrementing", "incrementing.column.name": "id"}
+    task = source_task(server, SourceContext(), mode)
+    assert numbers(drain(task, 1)) == [1]
+    server.sql(f"INSERT INTO items VALUES (2, '{text}', 'x')")
+    assert numbers(drain(task, 1)) == [2]
+    assert [task.poll() for _ in range(3)] == [None] * 3
+    server.sql("UPDATE items SET ts = 'soon'")
+    with pytest.raises(ConnectException, match="A query failed"):
+        drain(task, 1)
+    task.stop()
+
+
 @pytest.mark.parametrize("server", KINDS, indirect=True)
 def test_rows_of_the_last_moments_wait(server: Server) -> None:
     """timestamp.delay.interval.ms leaves rows alone whose transactions may overlap."""

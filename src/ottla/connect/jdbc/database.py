@@ -165,6 +165,10 @@ class Database(ABC):
         """Return a moment in UTC as the driver takes it."""
         return value.astimezone(self.zone).replace(tzinfo=None)
 
+    def moment(self, text: str) -> str:
+        """Return an expression whose values compare as the moments of a column or parameter do."""
+        return text
+
     def conversion(self, logical: SchemaType | str) -> Callable[[Any], Any] | None:
         """Return what makes the driver's values of a record's; None where they are the same."""
         return self.timestamp_parameter if logical == "timestamp" else None

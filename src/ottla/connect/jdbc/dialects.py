@@ -6,6 +6,7 @@ Kafka: Confluent's PostgreSqlDatabaseDialect, MySqlDatabaseDialect, SqliteDataba
 from __future__ import annotations
 
 import datetime as dt
+import logging
 import operator
 import re
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -13,12 +14,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from ottla.connect.data import SchemaType
 from ottla.connect.errors import ConnectException
 from ottla.connect.jdbc.database import Database, ResultColumn, TableId
+from ottla.connect.jdbc.rows import micros_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ottla.connect.jdbc.url import Address
 
+log = logging.getLogger("ottla.connect.jdbc")
 _T = SchemaType
 _MYSQL_TRANSIENT: Final = frozenset(
     # too many connections, shutdown, broken packets, lock wait, deadlock, aborted, killed,
@@ -338,7 +341,17 @@ class Sqlite(Database):
         import sqlite3
 
         # the worker stops a source from another thread
-        return sqlite3.connect(self.address.database, check_same_thread=False)
+        connection = sqlite3.connect(self.address.database, check_same_thread=False)
+        connection.create_function("ottla_moment", 1, self._micros, deterministic=True)
+        return connection
+
+    def _micros(self, value: Any) -> int | None:
+        try:
+            return None if value is None else micros_of(self.to_moment(value))
+        except (TypeError, ValueError) as error:
+            # SQLite says only that the function failed
+            log.error("A timestamp cannot be read: %s", error)  # noqa: TRY400 - the task has it
+            raise
 
     def _url(self) -> str:
         return "sqlite://"
@@ -367,8 +380,12 @@ class Sqlite(Database):
         return dt.datetime.now(dt.UTC)
 
     def timestamp_parameter(self, value: dt.datetime) -> Any:
-        """Return the text that compares as the moment does."""
+        """Return the moment as a text."""
         return value.astimezone(self.zone).replace(tzinfo=None).isoformat(" ")
+
+    def moment(self, text: str) -> str:
+        """Return microseconds: texts with a T, a Z or other digits may mean the same moment."""
+        return f"ottla_moment({text})"
 
     def conversion(self, logical: SchemaType | str) -> Callable[[Any], Any] | None:
         """Return texts for what SQLite has no type for."""

@@ -206,15 +206,16 @@ class TableQuery:
         moment = ", ".join(map(database.quote, source.timestamps))
         if len(source.timestamps) > 1:
             moment = f"COALESCE({moment})"
+        moment, given = database.moment(moment), database.moment(mark)
         delay = dt.timedelta(milliseconds=self._values["timestamp.delay.interval.ms"])
         end = database.timestamp_parameter(database.now() - delay)
         begin = database.timestamp_parameter(self.offset.timestamp or _EPOCH)
         if not column:
-            return f"{moment} > {mark} AND {moment} < {mark}", [begin, end], moment
+            return f"{moment} > {given} AND {moment} < {given}", [begin, end], moment
         return (
             (
-                f"{moment} < {mark} AND (({moment} = {mark} AND {column} > {mark}) "
-                f"OR {moment} > {mark})"
+                f"{moment} < {given} AND (({moment} = {given} AND {column} > {mark}) "
+                f"OR {moment} > {given})"
             ),
             [end, begin, number, begin],
             f"{moment}, {column}",
