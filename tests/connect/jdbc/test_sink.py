@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,6 +11,7 @@ from ottla.connect import data
 from ottla.connect.data import Struct, struct
 from ottla.connect.errors import ConnectException, RetriableException
 from ottla.connect.records import SinkRecord
+from ottla.types import TopicPartition
 from tests.connect.jdbc.databases import Server
 from tests.connect.jdbc.tables import (
     KINDS,
@@ -63,6 +65,31 @@ def test_upserts_update_and_tombstones_delete(server: Server) -> None:
     assert rows_of(server, "k, id, item") == [(1, 11, "milk"), (3, 12, "ice")]
     task.put([record(order(1), key=5), record(None, key=5), record(Struct(short, id=5), key=5)])
     assert rows_of(server, "k, id, item")[-1] == (5, 5, None)
+    task.stop()
+
+
+@pytest.mark.parametrize("server", ["sqlite"], indirect=True)
+def test_keys_that_are_equal_for_the_database_keep_their_order(server: Server) -> None:
+    """A collation may ignore case: a delete that came later does not go before an insert."""
+    server.sql("CREATE TABLE orders (k TEXT COLLATE NOCASE PRIMARY KEY, item TEXT)")
+    settings = {
+        "insert.mode": "upsert", "pk.mode": "record_key", "pk.fields": "k",
+        "delete.enabled": "true",
+    }  # fmt: skip
+    task = sink_task(server, settings)
+    item = struct("order", item=data.STRING)
+    changes = [("A", "one"), ("a", None), ("b", "two"), ("B", "three"), ("b", "four")]
+    task.put(
+        [
+            SinkRecord(
+                "orders", 3, data.STRING, key,
+                None if text is None else item, None if text is None else Struct(item, item=text),
+                offset=offset, original=TopicPartition("orders", 3),
+            )
+            for offset, (key, text) in enumerate(changes)
+        ]
+    )  # fmt: skip
+    assert [(key.lower(), text) for key, text in rows_of(server, "k, item")] == [("b", "four")]
     task.stop()
 
 
@@ -192,6 +219,43 @@ def test_a_database_that_is_away_is_asked_again() -> None:
     assert context.timeout_ms == 70
     with pytest.raises(ConnectException, match="without retries left"):
         task.put([record(order(1))])
+
+
+def test_an_outage_makes_no_dead_letters(tmp_path: Path) -> None:
+    """Without retries left the task fails, although errors of records are tolerated."""
+    server = Server("sqlite", f"jdbc:sqlite:{tmp_path / 'file.db'}")
+    sink_task(server, UPSERT).put([record(order(0))])
+    context = SinkContext(tolerates=True)
+    settings = {**UPSERT, "errors.tolerance": "all", "max.retries": "0"}
+    task = sink_task(server, settings, context)
+    other = sqlite3.connect(tmp_path / "file.db")
+    other.execute("BEGIN IMMEDIATE")
+    task._database.connection().execute("PRAGMA busy_timeout = 1")
+    with pytest.raises(ConnectException, match="without retries left"):
+        task.put([record(order(1)), record(order(2))])
+    assert context.refused == []
+    other.close()
+
+
+def test_a_record_is_one_dead_letter_however_often_it_is_given_again(tmp_path: Path) -> None:
+    """While the database is away nothing is reported; afterwards each record once."""
+    server = Server("sqlite", f"jdbc:sqlite:{tmp_path / 'file.db'}")
+    sink_task(server, UPSERT).put([record(order(0))])
+    context = SinkContext(tolerates=True)
+    task = sink_task(server, {**UPSERT, "errors.tolerance": "all"}, context)
+    other = sqlite3.connect(tmp_path / "file.db")
+    other.execute("BEGIN IMMEDIATE")
+    task._database.connection().execute("PRAGMA busy_timeout = 1")
+    records = [record(order(1)), record(None, 1)]
+    for _ in range(2):
+        with pytest.raises(RetriableException):
+            task.put(records)
+        task._database.connection().execute("PRAGMA busy_timeout = 1")
+    other.close()
+    task.put(records)
+    assert [it.offset for it, _ in context.refused] == [1]
+    assert rows_of(server, "id") == [(0,), (1,)]
+    task.stop()
 
 
 def test_a_locked_file_is_asked_again(tmp_path: Path) -> None:

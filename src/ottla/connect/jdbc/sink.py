@@ -10,6 +10,7 @@ sink.JdbcDbWriter, sink.BufferedRecords}.
 from __future__ import annotations
 
 import logging
+import unicodedata
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -53,15 +54,18 @@ class Changes:
                 self._groups.append([])
             self._groups[-1].append(change)
             return
-        key = tuple(row[: len(layout.keys)])
+        count = len(layout.keys)
+        key = tuple([_folded(it) if isinstance(it, str) else it for it in row[:count]])
         index = self._by_key.get(key)
         if index is not None:
-            earlier, _, was_deleted = self._groups[-1][index]
-            if deletes or (earlier is layout and not was_deleted):
+            earlier, other, was_deleted = self._groups[-1][index]
+            is_same = other[:count] == row[:count]
+            if is_same and (deletes or (earlier is layout and not was_deleted)):
                 self._groups[-1][index] = change
                 return
         if index is not None or not self._groups:
-            # the columns that this row lacks are those of the row before, or their defaults
+            # the columns that this row lacks are those of the row before, or their defaults; and
+            # texts that differ may be the same key for the database
             self._groups.append([])
             self._by_key = {}
         self._by_key[key] = len(self._groups[-1])
@@ -76,6 +80,18 @@ class Changes:
             for _, changes in groupby(group, key=lambda it: (id(it[0]), it[2])):
                 batch = list(changes)
                 yield batch[0][0], [it[1] for it in batch], batch[0][2]
+
+
+class _OutOfRetries(ConnectException):
+    """Ends the task whatever is tolerated: an outage says nothing against the records."""
+
+
+def _folded(text: str) -> str:
+    """Return the same text for texts that a collation of a database may take for equal."""
+    if not text.isascii():
+        parts = unicodedata.normalize("NFKD", text)
+        text = "".join([it for it in parts if not unicodedata.combining(it)])
+    return text.rstrip().casefold()
 
 
 class RowWriter:
@@ -157,24 +173,38 @@ class JdbcSinkTask(SinkTask):
         if not records:
             return
         changes: list[tuple[SinkRecord, Change]] = []
+        refused: list[tuple[SinkRecord, ConnectException]] = []
         for record in records:
             try:
                 changes.append((record, self._writer.change(record)))
             except ConnectException as error:
-                self._refuse(record, error)
+                if not self._tolerates:
+                    raise
+                refused.append((record, error))
         try:
             self._write([change for _, change in changes])
         except ConnectException as error:
-            if isinstance(error, RetriableException) or not self._tolerates:
+            if isinstance(error, RetriableException | _OutOfRetries) or not self._tolerates:
                 raise
-            for record, change in changes:
-                try:
-                    self._write([change])
-                except RetriableException:
-                    raise
-                except ConnectException as cause:
-                    self._refuse(record, cause)
+            refused += self._write_each(changes)
+        # not before: records that are given again after an outage would be dead letters again
+        for record, cause in refused:
+            self.context.report_errant(record, cause)
         self._retries = self._values["max.retries"]
+
+    def _write_each(
+        self, changes: Sequence[tuple[SinkRecord, Change]]
+    ) -> list[tuple[SinkRecord, ConnectException]]:
+        """Make changes one by one, and return the records that the database refuses."""
+        refused = []
+        for record, change in changes:
+            try:
+                self._write([change])
+            except (RetriableException, _OutOfRetries):
+                raise
+            except ConnectException as error:
+                refused.append((record, error))
+        return refused
 
     def _write(self, changes: Sequence[Change]) -> None:
         """Make changes; tables that were looked at before are looked at again after an error."""
@@ -199,16 +229,10 @@ class JdbcSinkTask(SinkTask):
         """Have the records given again, unless this happened too often."""
         self._database.drop()
         if self._retries <= 0:
-            raise ConnectException(f"The database failed, without retries left: {error}") from error
+            raise _OutOfRetries(f"The database failed, without retries left: {error}") from error
         self._retries -= 1
         self.context.set_timeout_ms(self._values["retry.backoff.ms"])
         raise RetriableException(str(error).strip()) from error
-
-    def _refuse(self, record: SinkRecord, error: Exception) -> None:
-        """Make a record a dead letter, or fail if no error is tolerated."""
-        if not self._tolerates:
-            raise error
-        self.context.report_errant(record, error)
 
     def stop(self) -> None:
         """Close the connection."""
