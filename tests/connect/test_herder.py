@@ -134,3 +134,13 @@ def test_a_commit_that_lacks_tasks_marks_the_connector() -> None:
     assert (state.inconsistent, state.tasks) == (set(), {"a": [{"x": "1"}]})
     for key, value in (("commit-a", {"tasks": "x"}), ("target-state-a", {}), ("huh", None)):
         assert state.apply(key, value) is None
+
+
+def test_settings_that_were_made_before_a_stop_are_not_those_of_a_stopped_connector() -> None:
+    """Its offsets could not be altered, as it would have tasks again."""
+    herder = running()
+    herder.set_target("s1", TargetState.STOPPED)
+    settle(herder)
+    herder.task_configs_made("s1", [{"a": "2"}])
+    assert settle(herder) == []
+    assert herder.require_stopped("s1") == CONFIG

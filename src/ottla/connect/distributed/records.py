@@ -27,7 +27,8 @@ def encode(value: Mapping[str, Any] | None) -> bytes | None:
     """Return the bytes of a value, None for a deletion."""
     if value is None:
         return None
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return text.encode(errors="backslashreplace")  # of half a character JSON's escape
 
 
 def decode(data: bytes | None) -> dict[str, Any] | None:

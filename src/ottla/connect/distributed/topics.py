@@ -153,6 +153,8 @@ class InternalTopics:
                 self.thread.call(self._status.write(key.encode(), encode(value)))
             except (KafkaError, TimeoutError) as error:
                 log.warning("the status %s cannot be written: %s", key, error)
+            except Exception:
+                log.exception("the status %s cannot be written", key)  # others are
 
     def stop(self) -> None:
         """Write the last statuses, and close."""

@@ -43,7 +43,8 @@ from ottla.connect.distributed.topics import (
 from ottla.connect.plugins import Plugins
 from ottla.connect.runtime.herder import WriteConfig, WriteStatus
 from ottla.connect.runtime.standalone import CONNECTORS, HerderThread
-from ottla.connect.runtime.validation import find_connector
+from ottla.connect.runtime.validation import connector_type
+from ottla.errors import KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -57,6 +58,8 @@ _TURN_S: Final = 0.25
 _RETRY_S: Final = 0.25
 _RETRY_MAX_S: Final = 60.0
 """Between attempts to hand the settings of tasks to the leader, as in Kafka."""
+_KEY_RETRY_S: Final = 5.0
+"""Time until a session key that could not be written is drawn again."""
 _LEAVE_S: Final = 1.0
 """Time for the coordinator to hear that the worker leaves."""
 
@@ -76,7 +79,7 @@ class Distributed(HerderThread):
         herder = DistributedHerder(
             worker_id,
             url,
-            lambda it: find_connector(plugins, it).type,
+            lambda it: connector_type(plugins, it),
             max_delay_ms=values["scheduled.rebalance.max.delay.ms"],
             key_ttl_ms=values["inter.worker.key.ttl.ms"],
         )
@@ -91,7 +94,7 @@ class Distributed(HerderThread):
         self._records: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._answers: list[Callable[[ConnectMember], None]] = []
         self._is_stopping = False
-        self._due_s = 0.0
+        self._due_s = self._key_due_s = 0.0
         self._member: ConnectMember | None = None
         store = TopicOffsets(OffsetTopic(self._topics))
         super().__init__(settings, values, plugins, store, herder)
@@ -216,7 +219,10 @@ class Distributed(HerderThread):
             await self._runtime.sleep(_LEAVE_S * 1000 / 5)
             await self._runtime.aclose()
 
-        self._topics.thread.call(leave(), _LEAVE_S * 5)
+        try:
+            self._topics.thread.call(leave(), _LEAVE_S * 5)
+        except (KafkaError, TimeoutError) as error:
+            log.warning("the group does not hear that the worker leaves: %s", error)
         super().stop()
         self._topics.stop()
 
@@ -246,26 +252,36 @@ class Distributed(HerderThread):
                 super()._do(effect)
 
     def _read_config(self) -> None:
-        self._topics.read_config(self.values["worker.sync.timeout.ms"] / 1000)
-        self._post(self._herder.config_caught_up)
+        try:
+            self._topics.read_config(self.values["worker.sync.timeout.ms"] / 1000)
+        finally:  # the worker joins again, whatever it was
+            self._post(self._herder.config_caught_up)
 
     def _make_session_key(self) -> None:
+        if time.monotonic() < self._key_due_s:
+            return
         algorithm = self.values["inter.worker.key.generation.algorithm"]
         key = SessionKey(secrets.token_bytes(KEY_BYTES), algorithm, time.time_ns() // 1_000_000)
-        self._herder.session_key = key  # not again before it is read back
-        self._topics.write_config(SESSION_KEY, key.record())
+        before, self._herder.session_key = self._herder.session_key, key
+        try:
+            self._topics.write_config(SESSION_KEY, key.record())
+        except Exception:
+            self._herder.session_key = before  # the others sign with that one
+            self._key_due_s = time.monotonic() + _KEY_RETRY_S
+            raise
 
     def task_configs(self, name: str, configs: Sequence[Mapping[str, str]]) -> None:
         """Take the settings of a connector's tasks; try again what could not be written."""
 
         def step(herder: Any) -> None:
             herder.task_configs_made(name, configs)
-            self._retry_s.pop(name, None)
 
         def ended(done: Future[None]) -> None:
             error = done.exception()
             if error is not None:
                 self._retry(name, error)
+            elif self._herder.is_leader:  # else the leader's answer says so
+                self._retry_s.pop(name, None)
 
         self.call(step).add_done_callback(ended)
 
@@ -325,11 +341,13 @@ class Distributed(HerderThread):
         """Run a step, then what it decides, then its answers in the member's loop."""
 
         def run() -> None:
-            step()
-            self._carry_out()
-            answers, self._answers = self._answers, []
-            for answer in answers:
-                self._in_loop(answer)
+            try:
+                step()
+                self._carry_out()
+            finally:  # the member waits for its answer, and asks no more
+                answers, self._answers = self._answers, []
+                for answer in answers:
+                    self._in_loop(answer)
 
         if not self._is_stopping:
             self._post(run)
@@ -345,5 +363,6 @@ class Distributed(HerderThread):
             )
 
     def lost(self) -> None:
-        """Stop everything."""
+        """Stop everything: the tasks at once, as the herder may wait for the config topic."""
+        self._worker.end_tasks()
         self._post(self._herder.lost)

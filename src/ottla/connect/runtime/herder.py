@@ -359,8 +359,8 @@ class Herder:
     def task_configs_made(self, name: str, configs: Sequence[Mapping[str, str]]) -> None:
         """Take the settings of tasks; they and the tasks change if something is new."""
         config = self.configs.connectors.get(name)
-        if config is None:
-            return
+        if config is None or self.configs.target(name) is TargetState.STOPPED:
+            return  # made before it was deleted or stopped
         fresh = [dict(it) for it in configs]
         is_applied = self._applied.get(name) == config
         if is_applied and fresh == self.configs.tasks.get(name):

@@ -28,10 +28,11 @@ if TYPE_CHECKING:
 
 def _encode(value: Any) -> bytes:
     try:
-        return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     except (TypeError, ValueError) as error:
         text = "Offsets may only contain what JSON can say: numbers, texts, true, false and null"
         raise DataException(text) from error
+    return text.encode(errors="backslashreplace")  # of half a character JSON's escape
 
 
 def _key(connector: str, partition: Mapping[str, Any]) -> bytes:

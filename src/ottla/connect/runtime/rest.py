@@ -69,7 +69,8 @@ class RestAnswer(NamedTuple):
 
 
 def _bytes(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return text.encode(errors="backslashreplace")  # of half a character JSON's escape
 
 
 def _json(answer: RestAnswer) -> Response:

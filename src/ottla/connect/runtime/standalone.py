@@ -30,7 +30,12 @@ from ottla.connect.runtime.offsets import OffsetStore
 from ottla.connect.runtime.sink_offsets import SinkOffsets
 from ottla.connect.runtime.state import ConnectorTaskId, RunState
 from ottla.connect.runtime.tolerance import trace_of
-from ottla.connect.runtime.validation import find_connector, require_valid, validate
+from ottla.connect.runtime.validation import (
+    connector_type,
+    find_connector,
+    require_valid,
+    validate,
+)
 from ottla.connect.runtime.worker import TaskWorker
 from ottla.connect.settings import STANDALONE, OverridePolicy
 
@@ -100,6 +105,9 @@ class HerderThread:
         answer: Future[_T] = Future()
 
         def run() -> None:
+            # a client that was answered 503 has cancelled it: later it would be too late to notice
+            if not answer.set_running_or_notify_cancel():
+                return
             try:
                 result = step(self._herder)
                 self._carry_out()
@@ -116,9 +124,23 @@ class HerderThread:
             call()
 
     def _carry_out(self) -> None:
+        """Do what was decided, also after a failure, which is raised at the end."""
+        failure: Exception | None = None
         while effects := self._herder.take_effects():
+            may_write = True
             for effect in effects:
-                self._do(effect)
+                is_record = isinstance(effect, WriteConfig)
+                if is_record and not may_write:
+                    continue  # a commit must not follow settings of tasks that were not written
+                try:
+                    self._do(effect)
+                except Exception as error:
+                    if failure is not None:
+                        log.exception("the worker could not do what was due")
+                    may_write = may_write and not is_record
+                    failure = failure or error
+        if failure is not None:
+            raise failure
 
     def _do(self, effect: Any) -> None:
         worker = self._worker
@@ -134,7 +156,12 @@ class HerderThread:
             case StopConnector(name):
                 worker.stop_connector(name)
             case StartTask():
-                worker.start_task(effect)
+                try:
+                    worker.start_task(effect)
+                except Exception as error:
+                    log.exception("task %s cannot start", effect.task)
+                    trace = trace_of(error)
+                    self._herder.task_report(effect.task, RunState.FAILED, trace=trace)
             case StopTasks(tasks):
                 worker.stop_tasks(tasks)
             case SetTarget(name, target):
@@ -153,6 +180,7 @@ class HerderThread:
     def _aside(self, run: Callable[[], _T]) -> Future[_T]:
         """Run what calls plug-ins or waits for brokers, on a thread that may hang alone."""
         answer: Future[_T] = Future()
+        answer.set_running_or_notify_cancel()  # its answer may come after the client has gone
 
         def work() -> None:
             try:
@@ -307,5 +335,5 @@ class Standalone(HerderThread):
         """Take a worker's settings; ConfigErrors for invalid ones."""
         values, plugins = STANDALONE.parse(settings), Plugins(*CONNECTORS)
         store = OffsetStore(storage or OffsetFile(values["offset.storage.file.filename"]))
-        herder = Herder(worker_id, lambda it: find_connector(plugins, it).type)
+        herder = Herder(worker_id, lambda it: connector_type(plugins, it))
         super().__init__(settings, values, plugins, store, herder)

@@ -230,4 +230,7 @@ def context_headers(task: ConnectorTaskId, failure: Failure) -> Sequence[tuple[s
         "exception.message": message or None,
         "exception.stacktrace": trace_of(failure.error),
     }
-    return [(_PREFIX + name, None if it is None else it.encode()) for name, it in texts.items()]
+    return [
+        (_PREFIX + name, None if it is None else it.encode(errors="backslashreplace"))
+        for name, it in texts.items()
+    ]

@@ -5,6 +5,7 @@ Kafka: org.apache.kafka.connect.runtime.AbstractHerder.validateConnectorConfig, 
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.config.definition import ConfigDefinitions, ConfigValue, Key, Type
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from ottla.connect.plugins import Plugin, Plugins
 
+log = logging.getLogger("ottla.connect")
 _HIDDEN: Final = "[hidden]"
 _ANY_OVERRIDE: Final = OverridePolicy()
 _REFUSED: Final[dict[str, Any]] = {"value": None, "recommended_values": [], "visible": True}
@@ -83,6 +85,15 @@ def find_connector(plugins: Plugins, config: Mapping[str, str]) -> Plugin:
             "Failed to find any class that implements Connector and which name matches "
             f"{name}, available connectors are: {known}"
         ) from None
+
+
+def connector_type(plugins: Plugins, config: Mapping[str, str]) -> str:
+    """Return source or sink; "unknown", as Kafka, for a class that this worker does not have."""
+    try:
+        return find_connector(plugins, config).type
+    except Exception as error:  # noqa: BLE001 - of the import of another package
+        log.warning("the type of connector %s is unknown: %s", config.get("name"), error)
+        return "unknown"
 
 
 def _shown(name: str, value: str) -> str:

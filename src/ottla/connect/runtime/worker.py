@@ -243,6 +243,11 @@ class TaskWorker:
         control = TaskControl(start.task, start.target, report)
         self._tasks[start.task] = _TaskThread(control, lambda: self._run(start, plugin, control))
 
+    def end_tasks(self) -> None:
+        """Have all tasks end, from any thread; `stop_tasks` waits for them."""
+        for running in list(self._tasks.values()):
+            running.control.stop()
+
     def stop_tasks(self, tasks: Sequence[ConnectorTaskId]) -> None:
         """Stop tasks and wait for them; one that takes too long is left behind."""
         stopping = [self._tasks.pop(it) for it in tasks if it in self._tasks]
