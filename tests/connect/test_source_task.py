@@ -21,7 +21,7 @@ from ottla.connect.runtime.offsets import OffsetStore
 from ottla.connect.runtime.pipeline import Converters, Pipeline
 from ottla.connect.runtime.source_task import OffsetReader, SourceLoop
 from ottla.connect.runtime.standalone import Standalone
-from ottla.connect.runtime.state import ConnectorTaskId, TargetState
+from ottla.connect.runtime.state import ConnectorTaskId, RunState, TargetState
 from ottla.connect.runtime.tasks import TaskControl
 from ottla.connect.runtime.tolerance import ErrorHandler, Tolerance
 
@@ -55,6 +55,9 @@ class Producer:
         """Take a record."""
         self.sent.append(value)
         return Delivery(value)
+
+    def flush(self, _timeout_s: float) -> None:
+        """Have nothing to wait for."""
 
     def close(self, _timeout_s: float) -> None:
         """Have nothing to wait for."""
@@ -294,3 +297,68 @@ def test_changes_at_the_same_time_are_all_made(tmp_path: Path) -> None:
     changed = worker.call(lambda it: it.config("p")).result(5)
     assert changed == {**config, **{f"header.converter.x{it}": "1" for it in range(8)}}
     worker.stop()
+
+
+def test_a_task_that_was_left_behind_writes_nothing() -> None:
+    """It comes back when another one has its work: no records, no offsets, no state."""
+    task = Lines()
+    task.values = ("a",)
+    loop, control, store = loop_of(task)
+    states: list[Any] = []
+    control._report = lambda state, _: states.append(state)
+    polls, may_return = threading.Event(), threading.Event()
+    poll = task.poll
+
+    def hang() -> Any:
+        polls.set()
+        may_return.wait(20)
+        return poll()
+
+    task.poll = hang  # type: ignore[method-assign] # hangs
+    thread = threading.Thread(target=loop.run, args=({},))
+    thread.start()
+    polls.wait(20)
+    before = list(states)
+    control.stop()
+    control.abandon()
+    may_return.set()
+    thread.join(20)
+    assert (loop._producer.sent, store.offsets) == ([], [])  # type: ignore[attr-defined]
+    control.report(RunState.FAILED)
+    assert states == before
+
+
+def test_a_pause_stores_the_offsets_of_what_is_written() -> None:
+    """Else they wait for the resumption, and come again after a crash."""
+    task = Lines("a", "b")
+    loop, control, store = loop_of(task)
+    first = task.poll
+
+    def poll() -> Any:
+        control.set_target(TargetState.PAUSED)
+        return first()
+
+    task.poll = poll  # type: ignore[method-assign] # pauses
+    thread = threading.Thread(target=loop.run, args=({},))
+    thread.start()
+    end_s = time.monotonic() + 10
+    while not store.offsets and time.monotonic() < end_s:
+        time.sleep(0.01)
+    assert store.offsets == [{"at": 1}]
+    control.stop()
+    thread.join(20)
+
+
+def test_a_task_that_cannot_start_is_not_asked_to_commit() -> None:
+    """Its failure is that of the start."""
+
+    class Broken(Lines):
+        def start(self, config: Mapping[str, str]) -> None:
+            raise ConnectException("no such database")
+
+        def commit(self) -> None:
+            raise AssertionError("not started")
+
+    loop, _, _ = loop_of(Broken())
+    with pytest.raises(ConnectException, match="no such database"):
+        loop.run({})

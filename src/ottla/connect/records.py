@@ -5,12 +5,13 @@ Kafka: org.apache.kafka.connect.connector.ConnectRecord, SourceRecord, SinkRecor
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ottla.clients.consumer.record_decoder import ConsumerRecord
     from ottla.connect.data import Header, Schema
     from ottla.types import TopicPartition
 
@@ -49,3 +50,5 @@ class SinkRecord(ConnectRecord):
     """0 for CreateTime, 1 for LogAppendTime."""
     original: TopicPartition | None = None
     """The topic and the partition that it was read from, whatever transforms made of them."""
+    consumed: ConsumerRecord | None = field(default=None, repr=False, compare=False)
+    """The bytes that were read, for the dead letters."""

@@ -24,7 +24,11 @@ def test_an_outage_of_the_offsets_does_not_end_a_task(caplog: pytest.LogCaptureF
         stored.extend(entries)
 
     parts: Any = SimpleNamespace(
-        id=SimpleNamespace(connector="c"), commit=lambda: None, put=put, run=None
+        id=SimpleNamespace(connector="c"),
+        is_abandoned=False,
+        commit=lambda: None,
+        put=put,
+        run=None,
     )
     loop = SourceLoop(
         parts,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.connect.data import Header
+from ottla.connect.errors import ConnectException
 from ottla.connect.records import SinkRecord
 from ottla.connect.runtime.tolerance import ErrorStage
 from ottla.types import TopicPartition
@@ -84,9 +85,10 @@ def steps_of(plugins: Plugins, config: Mapping[str, str]) -> list[TransformStep]
         transform = plugins.find(config.get(f"{prefix}type", ""), "transformation").create()
         transform.configure(below(config, prefix))
         negate = config.get(f"{prefix}negate", "false").strip().lower() == "true"
-        steps.append(
-            TransformStep(transform, predicates.get(config.get(f"{prefix}predicate", "")), negate)
-        )
+        alias = config.get(f"{prefix}predicate", "").strip()
+        if alias and alias not in predicates:  # without it the step would be for all records
+            raise ConnectException(f"{prefix}predicate: there is no predicate {alias}")
+        steps.append(TransformStep(transform, predicates.get(alias), negate))
     return steps
 
 
@@ -173,6 +175,7 @@ class Pipeline:
             consumed.offset,
             0,
             TopicPartition(topic, consumed.partition),
+            consumed,
         )
         return self.transform(record)
 

@@ -44,7 +44,6 @@ class SinkContext:
         self.wants_commit = False
         self.seeks: dict[TopicPartition, int] = {}
         self.paused: set[TopicPartition] = set()
-        self.in_work: dict[TopicPartition, list[ConsumerRecord]] = {}
         self._consumer, self._handler = consumer, handler
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
@@ -77,10 +76,8 @@ class SinkContext:
 
     def report_errant(self, record: SinkRecord, error: Exception) -> Future[None]:
         """Give a record to the dead letters."""
-        assert record.original is not None
-        known = self.in_work.get(record.original, ())
         before = self._handler.consumed
-        self._handler.consumed = next((it for it in known if it.offset == record.offset), None)
+        self._handler.consumed = record.consumed
         try:
             self._handler.tolerate(ErrorStage.TASK_PUT, self, error)
         finally:
@@ -88,6 +85,10 @@ class SinkContext:
         reported: Future[None] = Future()
         reported.set_result(None)
         return reported
+
+    def settle_reports(self) -> None:
+        """Wait for the dead letters, as `ErrorHandler.settle` does."""
+        self._handler.settle()
 
 
 class SinkLoop(RebalanceListener):
@@ -165,15 +166,12 @@ class SinkLoop(RebalanceListener):
             raise self._error
         if records:
             self._take(records)
-        if not control.is_paused and (self._batch or self._ends or not self._is_retrying):
-            self._put()
+        if not control.is_paused:
+            self._put()  # also without records: those that were refused may have been taken away
 
     def _take(self, records: Sequence[ConsumerRecord]) -> None:
-        in_work = self._context.in_work
-        in_work.clear()
         for consumed in records:
             partition = TopicPartition(consumed.topic, consumed.partition)
-            in_work.setdefault(partition, []).append(consumed)
             self._use_topic(consumed.topic)
             made = self._pipeline.from_topic(consumed)
             self._ends[partition] = consumed.offset + 1
@@ -228,6 +226,11 @@ class SinkLoop(RebalanceListener):
             and offset != self._committed.get(partition)
         }
         if not offsets:
+            return
+        try:
+            self._context.settle_reports()
+        except TimeoutError as error:
+            log.warning("%s: no commit before the dead letters: %s", self._control.id, error)
             return
         try:
             try:

@@ -83,7 +83,7 @@ class SourceLoop:
         self._flush_interval_s = flush_interval_s
         self._use_topic = use_topic
         self._stop_lock = threading.Lock()
-        self._is_stopped = False
+        self._has_started = self._is_stopped = False
         self._sent: dict[bytes, deque[_Sent]] = {}
         self._committable: dict[bytes, tuple[Mapping[str, Any], Mapping[str, Any] | None]] = {}
 
@@ -92,14 +92,20 @@ class SourceLoop:
         control = self._control
         try:
             self._task.start(config)
+            self._has_started = True
             # from now on another thread may end `poll` by `stop`
             control.wake = self._wake
             control.report_started()
             due_s = control.now_s() + self._flush_interval_s
             while not control.is_stopping:
-                if control.wait_while_paused():
+                if control.is_paused:
+                    self._flush()
+                    control.wait_while_paused()
                     continue
-                self._send(self._poll())
+                records = self._poll()
+                if control.is_abandoned:
+                    break
+                self._send(records)
                 self._settle()
                 if control.now_s() >= due_s:
                     self._try_to_commit()
@@ -179,6 +185,8 @@ class SourceLoop:
 
     def commit(self) -> None:
         """Store the offsets of what was acknowledged."""
+        if self._control.is_abandoned:
+            return  # the offsets are those of another task by now, or an operator's
         if self._committable:
             self._store.put(self._control.id.connector, self._committable.values())
             self._committable.clear()
@@ -191,6 +199,15 @@ class SourceLoop:
         except (KafkaError, OSError) as error:
             log.warning("%s: the offsets cannot be stored yet: %s", self._control.id, error)
 
+    def _flush(self) -> None:
+        """Store the offsets of all that is on its way, before a pause."""
+        try:
+            self._producer.flush(_FLUSH_S)
+        except Exception as error:  # noqa: BLE001 - what failed is looked at next
+            log.warning("%s: not all is written before the pause: %s", self._control.id, error)
+        self._settle()
+        self._try_to_commit()
+
     def _end(self) -> None:
         """Wait for what is on its way, and store offsets."""
         try:
@@ -201,4 +218,5 @@ class SourceLoop:
         try:
             self._settle()
         finally:
-            self.commit()
+            if self._has_started:
+                self.commit()

@@ -35,7 +35,7 @@ class TaskControl:
         self.wake: Callable[[], None] = lambda: None
         self._report = report
         self._changed = threading.Condition()
-        self._is_stopping = False
+        self._is_stopping = self._is_abandoned = False
         self._reported: RunState | None = None
 
     def now_s(self) -> float:
@@ -48,6 +48,15 @@ class TaskControl:
         return self._is_stopping
 
     @property
+    def is_abandoned(self) -> bool:
+        """Whether the task did not end in time: another one may have its work."""
+        return self._is_abandoned
+
+    def abandon(self) -> None:
+        """Have the task write nothing more, should it come back."""
+        self._is_abandoned = True
+
+    @property
     def is_paused(self) -> bool:
         """Whether the task is to move no records."""
         return self.target is not TargetState.STARTED
@@ -57,6 +66,9 @@ class TaskControl:
         with self._changed:
             self._is_stopping = True
             self._changed.notify_all()
+        self._wake()
+
+    def _wake(self) -> None:
         try:
             self.wake()
         except Exception:
@@ -67,7 +79,7 @@ class TaskControl:
         with self._changed:
             self.target = target
             self._changed.notify_all()
-        self.wake()
+        self._wake()
 
     def wait(self, seconds: float) -> bool:
         """Wait; True as soon as the task is to end."""
@@ -96,7 +108,7 @@ class TaskControl:
         return was_paused
 
     def report(self, state: RunState, trace: str | None = None) -> None:
-        """Report a state, once."""
-        if state is not self._reported:
+        """Report a state, once; after a stop it is that of who stopped the task, as in Kafka."""
+        if state is not self._reported and not self._is_stopping:
             self._reported = state
             self._report(state, trace)

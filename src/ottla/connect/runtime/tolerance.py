@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 import random
+import time
 import traceback
+from collections import deque
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
     from ottla.clients.blocking import Producer
     from ottla.clients.consumer.record_decoder import ConsumerRecord
+    from ottla.clients.producer.batches import Delivery
     from ottla.connect.runtime.state import ConnectorTaskId
 
     Waiter = Callable[[float], bool]
@@ -28,6 +31,8 @@ _T = TypeVar("_T")
 log = logging.getLogger("ottla.connect")
 _FIRST_DELAY_MS: Final = 300
 """The delay of the first repetition, which doubles; Kafka's."""
+_SETTLE_S: Final = 5.0
+"""Time that a commit waits for dead letters; the next one waits again."""
 _PREFIX: Final = "__connect.errors."
 _JAVA_ERRORS: Final = "org.apache.kafka.connect.errors."
 
@@ -145,7 +150,10 @@ class ErrorHandler:
                 return None
 
     def _may_retry(self, start_s: float, attempt: int) -> bool:
-        """Wait before the next attempt; False when the time is over or the task stops."""
+        """Wait before the next attempt; False when the time is over.
+
+        Raises ConnectException when the task stops.
+        """
         limit_ms = self._tolerance.retry_timeout_ms
         if limit_ms == 0:
             return False
@@ -158,7 +166,10 @@ class ErrorHandler:
             delay_ms = random.uniform(0, largest_ms)  # noqa: S311 - spreads repetitions
         if limit_ms > 0:
             delay_ms = min(delay_ms, remaining_ms)
-        return not self._wait(delay_ms / 1000)
+        if self._wait(delay_ms / 1000):
+            # not tolerated: the record would be passed, though its time is not over
+            raise ConnectException("The task stops during the repetitions of an operation")
+        return True
 
     def tolerate(self, stage: ErrorStage, of: object, error: BaseException) -> None:
         """Report an error; ConnectException where none is tolerated."""
@@ -185,6 +196,14 @@ class ErrorHandler:
         if self._dead_letters is not None and failure.consumed is not None:
             self._dead_letters.send(self._task, failure)
 
+    def settle(self) -> None:
+        """Wait until the dead letters are written; TimeoutError after some seconds.
+
+        Raises ConnectException for one that cannot be written.
+        """
+        if self._dead_letters is not None:
+            self._dead_letters.settle()
+
 
 class DeadLetters:
     """The topic for records of a sink that could not be processed."""
@@ -192,6 +211,7 @@ class DeadLetters:
     def __init__(self, producer: Producer, topic: str, *, with_context: bool) -> None:
         """Take a producer of bytes."""
         self._producer, self._topic, self._with_context = producer, topic, with_context
+        self._sent: deque[Delivery] = deque()
 
     def send(self, task: ConnectorTaskId, failure: Failure) -> None:
         """Write a record as it was read, with the circumstances in headers if they are wanted."""
@@ -200,13 +220,30 @@ class DeadLetters:
         headers: list[tuple[str, Any]] = list(record.headers)
         if self._with_context:
             headers += context_headers(task, failure)
-        self._producer.send(
+        sent = self._producer.send(
             self._topic,
             record.value,
             record.key,
             timestamp_ms=record.timestamp if record.timestamp >= 0 else None,
             headers=headers,
         )
+        self._sent.append(sent)
+        while self._sent and self._sent[0].done and self._sent[0].failure() is None:
+            self._sent.popleft()
+
+    def settle(self) -> None:
+        """Wait until all are written, as `ErrorHandler.settle` does."""
+        end_s = time.monotonic() + _SETTLE_S
+        while self._sent:
+            letter = self._sent[0]
+            try:
+                letter.result(max(0.0, end_s - time.monotonic()))
+            except Exception as error:
+                if not letter.done:
+                    raise TimeoutError(f"a letter to {self._topic} is still on its way") from error
+                text = f"a dead letter could not be written to {self._topic}"
+                raise ConnectException(text) from error
+            self._sent.popleft()
 
     def close(self) -> None:
         """Wait for what was sent."""

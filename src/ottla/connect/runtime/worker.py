@@ -258,6 +258,7 @@ class TaskWorker:
             running.thread.join(max(0.0, end_s - time.monotonic()))
             if running.thread.is_alive():
                 log.error("Graceful stop of task %s failed.", running.control.id)
+                running.control.abandon()
 
     def stop(self) -> None:
         """Stop everything; offsets are committed."""
@@ -277,8 +278,6 @@ class TaskWorker:
                 self._run_sink(start, task, control)
         except Exception as error:
             log.exception("%s: Task threw an uncaught and unrecoverable exception", start.task)
-            if control.is_stopping:
-                return  # its next state is that of who stopped it, as in Kafka
             control.report(RunState.FAILED, trace_of(error))
 
     def _usage(self, task: ConnectorTaskId) -> Callable[[str], None]:

@@ -1,0 +1,253 @@
+"""The loop of a sink task, on a consumer without a broker."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ottla.connect.connector import SinkTask
+from ottla.connect.converters.primitive import SimpleHeaderConverter, StringConverter
+from ottla.connect.errors import ConnectException, RetriableException
+from ottla.connect.plugins import Plugins
+from ottla.connect.runtime.pipeline import Converters, Pipeline, steps_of
+from ottla.connect.runtime.sink_task import SinkContext, SinkLoop
+from ottla.connect.runtime.state import ConnectorTaskId, TargetState
+from ottla.connect.runtime.tasks import TaskControl
+from ottla.connect.runtime.tolerance import DeadLetters, ErrorHandler, ErrorStage, Tolerance
+from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ottla.connect.records import SinkRecord
+
+TASK, PART = ConnectorTaskId("s", 0), TopicPartition("t", 0)
+
+
+def consumed(offset: int, value: bytes = b"v") -> Any:
+    """Return a record of the partition."""
+    return SimpleNamespace(
+        topic="t", partition=0, offset=offset, timestamp=-1, key=None, value=value, headers=()
+    )
+
+
+class FakeConsumer:
+    """Gives what each step of a script returns; a step may rebalance."""
+
+    def __init__(self) -> None:
+        """Have one partition from the start."""
+        self.assignment = frozenset({PART})
+        self.paused: set[TopicPartition] = set()
+        self.committed: list[dict[TopicPartition, int]] = []
+        self.steps: list[Callable[[], Sequence[Any]]] = []
+        self.listener: Any = None
+
+    def subscribe(self, _topics: Any = (), *, listener: Any, pattern: Any = None) -> None:
+        """Assign the partition."""
+        del pattern
+        self.listener = listener
+        listener.on_partitions_assigned((PART,))
+
+    def poll(self, _: float) -> Sequence[Any]:
+        """Take the next step."""
+        return self.steps.pop(0)()
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Note it."""
+        self.paused.update(partitions)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Note it."""
+        self.paused.difference_update(partitions)
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Note it."""
+        self.committed.append(dict(offsets))
+
+    def wakeup(self) -> None:
+        """Have nobody to wake."""
+
+    def close(self) -> None:
+        """Have nothing to close."""
+
+
+class Refusing(SinkTask):
+    """Refuses batches while it should, and keeps what it has taken."""
+
+    def __init__(self) -> None:
+        """Take all at first."""
+        self.refuses, self.taken = False, list[Any]()
+        self.on_put: Callable[[Sequence[SinkRecord]], None] = lambda _: None
+
+    def start(self, config: Mapping[str, str]) -> None:
+        """Need no settings."""
+
+    def put(self, records: Sequence[SinkRecord]) -> None:
+        """Take records, or refuse them."""
+        if self.refuses:
+            raise RetriableException("later")
+        self.on_put(records)
+        self.taken += [it.value for it in records]
+
+
+class Letters:
+    """The producer of dead letters: their deliveries are as `outcome` says."""
+
+    def __init__(self, outcome: Exception | None) -> None:
+        """Take the error of each result, None for none."""
+        self.outcome, self.sent = outcome, list[Any]()
+        self.done = False
+
+    def send(self, _topic: str, value: bytes, _key: bytes | None, **_: Any) -> Any:
+        """Take a letter."""
+        self.sent.append(value)
+        return self
+
+    def failure(self) -> Exception | None:
+        """Return its error when it is done."""
+        return self.outcome if self.done else None
+
+    def result(self, _timeout_s: float) -> None:
+        """Wait for it."""
+        self.done = not isinstance(self.outcome, TimeoutError)
+        if self.outcome is not None:
+            raise self.outcome
+
+
+def loop_of(
+    task: Refusing,
+    consumer: FakeConsumer,
+    letters: Any = None,
+    config: Mapping[str, str] | None = None,
+) -> tuple[Callable[[], None], TaskControl]:
+    """Return what runs the task, and its control."""
+    control = TaskControl(TASK, TargetState.STARTED, lambda _state, _trace: None)
+    dead = None if letters is None else DeadLetters(letters, "dead", with_context=False)
+    handler = ErrorHandler(
+        TASK,
+        Tolerance(tolerates_all=True),
+        now_s=control.now_s,
+        wait=control.wait,
+        dead_letters=dead,
+    )
+    key, value = StringConverter(), StringConverter()
+    key.configure({}, is_key=True)
+    value.configure({}, is_key=False)
+    steps = steps_of(Plugins(), config or {})
+    context = SinkContext({}, consumer, handler)  # type: ignore[arg-type] # what it uses
+    task.context = context
+    loop = SinkLoop(
+        control,
+        task,
+        Pipeline(steps, Converters(key, value, SimpleHeaderConverter()), handler),
+        consumer=consumer,  # type: ignore[arg-type] # what it uses
+        context=context,
+        commit_interval_s=0,
+        use_topic=lambda _: None,
+    )
+    return lambda: loop.run({}, ["t"], None), control
+
+
+def test_a_refused_batch_whose_partition_was_taken_away_stops_nothing() -> None:
+    """The partition comes back, and its records go on."""
+    task, consumer = Refusing(), FakeConsumer()
+    run, control = loop_of(task, consumer)
+
+    def refuse() -> Sequence[Any]:
+        task.refuses = True
+        return [consumed(0)]
+
+    def rebalance() -> Sequence[Any]:
+        task.refuses = False
+        consumer.listener.on_partitions_revoked((PART,))
+        consumer.listener.on_partitions_assigned((PART,))
+        return []
+
+    def again() -> Sequence[Any]:
+        assert not consumer.paused
+        control.stop()
+        return [consumed(0)]
+
+    consumer.steps = [refuse, rebalance, again]
+    run()
+    assert task.taken == ["v"]
+    assert consumer.committed == [{PART: 1}]
+
+
+@pytest.mark.parametrize("outcome", [ConnectException("too large"), TimeoutError()])
+def test_no_offset_is_stored_before_its_dead_letter(outcome: Exception) -> None:
+    """A letter that cannot be written fails the task; one that takes long is waited for."""
+    task, consumer, letters = Refusing(), FakeConsumer(), Letters(outcome)
+    run, control = loop_of(task, consumer, letters)
+
+    def report(records: Sequence[SinkRecord]) -> None:
+        for record in records:
+            task.context.report_errant(record, ValueError("bad"))
+
+    def last() -> Sequence[Any]:
+        assert consumer.committed == []
+        letters.outcome = None
+        letters.done = True
+        control.stop()
+        return []
+
+    task.on_put = report
+    consumer.steps = [lambda: [consumed(0, b"errant")], last]
+    if isinstance(outcome, TimeoutError):
+        run()
+        assert consumer.committed == [{PART: 1}]
+    else:
+        with pytest.raises(ConnectException, match="dead letter"):
+            run()
+        assert consumer.committed == []
+    assert letters.sent == [b"errant"]
+
+
+def test_a_record_of_an_earlier_batch_can_be_reported() -> None:
+    """Sinks that keep records report them when they write."""
+    task, consumer, letters = Refusing(), FakeConsumer(), Letters(None)
+    run, control = loop_of(task, consumer, letters)
+    kept: list[SinkRecord] = []
+
+    def report(records: Sequence[SinkRecord]) -> None:
+        for record in kept:
+            task.context.report_errant(record, ValueError("bad"))
+        kept[:] = records
+
+    def last() -> Sequence[Any]:
+        control.stop()
+        return [consumed(1, b"second")]
+
+    task.on_put = report
+    consumer.steps = [lambda: [consumed(0, b"first")], last]
+    run()
+    assert letters.sent == [b"first"]
+
+
+def test_a_predicate_that_does_not_exist_is_not_left_out() -> None:
+    """The filter would drop every record."""
+    config = {
+        "transforms": "drop",
+        "transforms.drop.type": "Filter",
+        "transforms.drop.predicate": "tombstone",
+        "predicates": "tombstones",
+        "predicates.tombstones.type": "RecordIsTombstone",
+    }
+    with pytest.raises(ConnectException, match="no predicate tombstone"):
+        steps_of(Plugins(), config)
+
+
+def test_a_stop_during_repetitions_passes_no_record() -> None:
+    """Tolerated errors are passed when their time is over, not when the task stops."""
+    control = TaskControl(TASK, TargetState.STARTED, lambda _state, _trace: None)
+    tolerance = Tolerance(tolerates_all=True, retry_timeout_ms=-1)
+    handler = ErrorHandler(TASK, tolerance, now_s=control.now_s, wait=control.wait)
+
+    def step() -> None:
+        control.stop()
+        raise RetriableException("the registry is away")
+
+    with pytest.raises(ConnectException, match="stops"):
+        handler.run(ErrorStage.VALUE_CONVERTER, object(), step)
