@@ -20,6 +20,7 @@ from ottla.config.definition import (
     Type,
     Width,
 )
+from ottla.connect.errors import ConnectException
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -306,6 +307,15 @@ class OverridePolicy(NamedTuple):
             for setting, name in names
             if name not in allowed
         }
+
+    def require(self, config: Mapping[str, str]) -> None:
+        """Raise ConnectException for a configuration that the policy refuses.
+
+        It may be from before the policy, or another worker's.
+        """
+        refused = self.problems(config)
+        if refused:
+            raise ConnectException(f"Client Config Overrides not allowed: {' '.join(refused)}")
 
 
 def _worker() -> ConfigDefinitions:

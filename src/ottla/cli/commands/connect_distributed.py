@@ -11,7 +11,7 @@ import threading
 
 import click
 
-from ottla.cli.commands.connect_standalone import find_cluster_id, read_listener
+from ottla.cli.commands.connect_standalone import bind_listener, find_cluster_id
 from ottla.cli.options.connection import read_file
 from ottla.cli.output.failures import failure_text
 from ottla.config.problems import ConfigErrors
@@ -42,22 +42,14 @@ def connect_distributed(worker: str) -> None:
     from ottla.connect.distributed.worker import Distributed
     from ottla.connect.errors import ConnectException
     from ottla.errors import KafkaError
-    from ottla.http.host import HttpHost, UnsafePages, is_loopback
+    from ottla.http.host import UnsafePages
 
-    host, port = read_listener(settings.get("listeners", "http://:8083"))
-    if not is_loopback(host):
-        text = f"listeners: other machines reach {host}; listen on 127.0.0.1 (docs/connect.md)"
-        raise click.ClickException(text)
+    server, address = bind_listener(settings.get("listeners", "http://:8083"))
     try:
         DISTRIBUTED.parse(settings)
     except ConfigErrors as error:
         raise click.ClickException(f"{worker}: {error}") from error
-    try:
-        server = HttpHost(host, port, "the REST API")
-    except OSError as error:
-        raise click.ClickException(f"cannot listen on {host}:{port}: {error.strerror}") from error
     cluster_id = find_cluster_id(settings)
-    address = f"{host}:{server.address[1]}"
     try:
         running = Distributed(settings, address, f"http://{address}/")
     except ConnectException as error:

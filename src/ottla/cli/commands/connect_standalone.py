@@ -22,6 +22,7 @@ from ottla.config.properties import PropertiesError, parse_properties
 
 if TYPE_CHECKING:
     from ottla.connect.runtime.standalone import Standalone
+    from ottla.http.host import HttpHost
 
 _CLUSTER_TIMEOUT_S = 30.0
 _START_TIMEOUT_S = 60.0
@@ -44,23 +45,17 @@ def connect_standalone(worker: str, connectors: tuple[str, ...]) -> None:
     """
     logging.basicConfig(level=logging.INFO, format="[%(asctime)s] %(levelname)s %(message)s")
     settings = read_file(worker)
+    from ottla.connect.errors import ConnectException
     from ottla.connect.runtime.rest import ConnectApi
     from ottla.connect.runtime.standalone import Standalone
-    from ottla.http.host import HttpHost, UnsafePages, is_loopback
+    from ottla.http.host import UnsafePages
 
     requests = [read_connector(it) for it in connectors]
-    host, port = read_listener(settings.get("listeners", "http://:8083"))
-    if not is_loopback(host):
-        text = f"listeners: other machines reach {host}; listen on 127.0.0.1 (docs/connect.md)"
-        raise click.ClickException(text)
-    try:
-        server = HttpHost(host, port, "the REST API")
-    except OSError as error:
-        raise click.ClickException(f"cannot listen on {host}:{port}: {error.strerror}") from error
+    server, address = bind_listener(settings.get("listeners", "http://:8083"))
     try:
         cluster_id = find_cluster_id(settings)
-        running = Standalone(settings, f"{host}:{server.address[1]}")
-    except ConfigErrors as error:
+        running = Standalone(settings, address)
+    except (ConfigErrors, ConnectException, OSError) as error:  # also of the file of offsets
         raise click.ClickException(f"{worker}: {error}") from error
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -69,7 +64,7 @@ def connect_standalone(worker: str, connectors: tuple[str, ...]) -> None:
         server.start(ConnectApi(running, cluster_id).pages)
         server.begin()
         _create(running, requests)
-        click.echo(f"REST API: http://{host}:{server.address[1]}")
+        click.echo(f"REST API: http://{address}")
         stopped.wait()
     except UnsafePages as error:
         raise click.ClickException(str(error)) from error
@@ -80,11 +75,35 @@ def connect_standalone(worker: str, connectors: tuple[str, ...]) -> None:
 
 def read_listener(text: str) -> tuple[str, int]:
     """Return the address of the first listener; without a host it is this machine's own."""
-    parts = urlsplit(text.split(",", maxsplit=1)[0].strip().lower())
-    if parts.scheme != "http" or parts.port is None:
+    try:
+        parts = urlsplit(text.split(",", maxsplit=1)[0].strip().lower())
+        port = parts.port
+    except ValueError:
+        port = None
+    if port is None or parts.scheme != "http":
         raise click.ClickException(f"listeners: only http://HOST:PORT is supported, not {text}")
     host = parts.hostname or "127.0.0.1"
-    return ("127.0.0.1" if host == "localhost" else host), parts.port
+    return ("127.0.0.1" if host == "localhost" else host), port
+
+
+def bind_listener(text: str) -> tuple[HttpHost, str]:
+    """Bind the address of the first listener; return the server and the worker's address."""
+    from ottla.http.host import HttpHost, is_loopback
+
+    host, port = read_listener(text)
+    try:
+        is_safe = is_loopback(host)
+    except ValueError:
+        is_safe = False  # a name, which may be that of any machine
+    if not is_safe:
+        text = f"listeners: other machines reach {host}; listen on 127.0.0.1 (docs/connect.md)"
+        raise click.ClickException(text)
+    shown = f"[{host}]" if ":" in host else host
+    try:
+        server = HttpHost(host, port, "the REST API")
+    except OSError as error:
+        raise click.ClickException(f"cannot listen on {shown}:{port}: {error.strerror}") from error
+    return server, f"{shown}:{server.address[1]}"
 
 
 def find_cluster_id(settings: dict[str, str]) -> str:
@@ -106,7 +125,10 @@ def read_connector(path: str) -> tuple[str, dict[str, str], Any]:
 
     Tried in this order: JSON of settings, JSON of a request to create, properties (KIP-980).
     """
-    text = Path(path).read_text(encoding="utf-8")
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.ClickException(f"cannot read {path}: {error}") from error
     try:
         parsed = json.loads(text)
     except ValueError:
@@ -136,4 +158,6 @@ def _create(running: Standalone, requests: list[tuple[str, dict[str, str], Any]]
             created.result(_START_TIMEOUT_S)
         except ConnectException as error:
             raise click.ClickException(f"{name}: {error}") from error
+        except TimeoutError as error:
+            raise click.ClickException(f"{name}: no answer of its connector") from error
         click.echo(f"Created connector {name}")

@@ -25,7 +25,7 @@ from ottla.connect.runtime.pipeline import below
 from ottla.errors import ClosedError, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 log = logging.getLogger("ottla.connect")
 _ADMIN_TIMEOUT_S: Final = 60.0
@@ -217,10 +217,12 @@ class TopicOffsets(OffsetStore):
         self._topic = storage
         super().__init__(storage)
 
-    def get(self, connector: str, partition: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the newest offset of a partition, also a null that means none."""
+    def get_all(
+        self, connector: str, partitions: Iterable[Mapping[str, Any]]
+    ) -> list[dict[str, Any] | None]:
+        """Return the newest offsets of partitions, also nulls that mean none."""
         self._refresh()
-        return super().get(connector, partition)
+        return super().get_all(connector, partitions)
 
     def all_of(self, connector: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
         """Return partitions and offsets of a connector."""

@@ -65,10 +65,17 @@ class OffsetStore:
 
     def get(self, connector: str, partition: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the offset of a partition, None without one."""
+        return self.get_all(connector, [partition])[0]
+
+    def get_all(
+        self, connector: str, partitions: Iterable[Mapping[str, Any]]
+    ) -> list[dict[str, Any] | None]:
+        """Return the offsets of several partitions, in their order."""
         with self._lock:
-            key = _key(connector, partition)
-            data = self._storage.entries.get(self._keys.get(key, key))
-        return None if data is None else json.loads(data)
+            entries = self._storage.entries
+            keys = [_key(connector, it) for it in partitions]
+            stored = [entries.get(self._keys.get(key, key)) for key in keys]
+        return [None if data is None else json.loads(data) for data in stored]
 
     def put(
         self,

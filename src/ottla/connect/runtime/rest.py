@@ -24,8 +24,6 @@ from ottla.connect.errors import (
     NotFoundException,
 )
 from ottla.connect.runtime.state import ConnectorTaskId, TargetState
-from ottla.connect.runtime.validation import key_info
-from ottla.connect.settings import SINK, SOURCE
 from ottla.http.host import Page
 
 if TYPE_CHECKING:
@@ -40,6 +38,11 @@ _COMMIT: Final = "a9ce3221537b8653"
 """The commit of Kafka 4.3.0, which clients read with the version."""
 _METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _HEALTHY: Final = "Worker has completed startup and is ready to handle requests."
+_UNHEALTHY: Final = (
+    "Worker was unable to handle this request and may be unable to handle other requests."
+)
+_HEALTH_S: Final = 10.0
+"""Time for the herder's answer to a probe, as in Kafka."""
 _STATUS: Final[dict[type[Exception], int]] = {
     NotFoundException: 404,
     AlreadyExistsException: 409,
@@ -173,7 +176,11 @@ class ConnectApi:
         )
 
     async def _health(self, _: Request) -> RestAnswer:
-        await self._call(lambda _: None)  # the herder's thread answers
+        try:
+            async with asyncio.timeout(_HEALTH_S):
+                await self._call(lambda _: None)  # the herder's thread answers
+        except TimeoutError:
+            return RestAnswer({"status": "unhealthy", "message": _UNHEALTHY}, 500)
         return RestAnswer({"status": "healthy", "message": _HEALTHY})
 
     # ------------------------------------------------------------ connectors
@@ -217,7 +224,9 @@ class ConnectApi:
 
     async def _patch(self, request: Request, name: str) -> RestAnswer:
         changes = await _object(request)
-        return RestAnswer(await asyncio.wrap_future(self._worker.patch(name, changes)))
+        _with_name(name, {key: it for key, it in changes.items() if it is not None})
+        texts = {key: None if it is None else _text(it) for key, it in changes.items()}
+        return RestAnswer(await asyncio.wrap_future(self._worker.patch(name, texts)))
 
     async def _restart(self, request: Request, name: str) -> RestAnswer:
         include = request.query_params.get("includeTasks", "").lower() == "true"
@@ -287,21 +296,11 @@ class ConnectApi:
         )
 
     async def _plugin_config(self, _: Request, name: str) -> RestAnswer:
-        types = (
-            *("source", "sink", "converter", "header_converter", "transformation", "predicate"),
-        )
-        try:
-            plugin = self._worker.plugins.find(name, *types)
-        except ConnectException:
-            raise NotFoundException(f"Unknown plugin {name}.") from None
-        keys = dict(_definitions(plugin.load()).keys)
-        common = {"source": SOURCE, "sink": SINK}.get(plugin.type)
-        if common is not None:
-            keys = {**common.keys, **keys}
-        return RestAnswer([key_info(it) for it in keys.values()])
+        return RestAnswer(await asyncio.wrap_future(self._worker.plugin_settings(name)))
 
     async def _validate(self, request: Request, name: str) -> RestAnswer:
-        config = {key: str(value) for key, value in (await _object(request)).items()}
+        given = await _object(request)
+        config = {key: _text(value) for key, value in given.items() if value is not None}
         kind = config.get("connector.class")
         if kind is not None and kind.rpartition(".")[2] != name.rpartition(".")[2]:
             text = f"Included connector type {kind} does not match request type {name}"
@@ -321,10 +320,6 @@ def initial_target(text: Any) -> TargetState | None:
     if target is None:
         raise ConnectException(f"No such initial_state: {text}")
     return target
-
-
-def _definitions(kind: Any) -> Any:
-    return kind.definitions
 
 
 def _shape(words: list[str]) -> tuple[str, list[str]]:
@@ -351,7 +346,9 @@ async def _object(request: Request) -> dict[str, Any]:
 
 def _with_name(name: str, config: Mapping[str, Any]) -> dict[str, str]:
     """Return the configuration with its name; BadRequestException for two names."""
-    texts = {key: it if isinstance(it, str) else _text(it) for key, it in config.items()}
+    if None in config.values():
+        raise BadRequestException("Null value can not be supplied as the configuration value.")
+    texts = {key: _text(it) for key, it in config.items()}
     given = texts.setdefault("name", name)
     if given != name:
         raise BadRequestException(

@@ -16,6 +16,8 @@ from ottla.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ottla.connect.settings import OverridePolicy
+
 TOPIC: Final = "kafka_topic"
 PARTITION: Final = "kafka_partition"
 OFFSET: Final = "kafka_offset"
@@ -26,11 +28,12 @@ _TIMEOUT_S: Final = 30.0
 class SinkOffsets:
     """Reads and alters the offsets of groups."""
 
-    def __init__(self, settings: Mapping[str, str]) -> None:
-        """Take the worker's settings."""
-        self._settings = settings
+    def __init__(self, settings: Mapping[str, str], overrides: OverridePolicy) -> None:
+        """Take the worker's settings, and what connectors may change of them."""
+        self._settings, self._overrides = settings, overrides
 
     def _admin(self, config: Mapping[str, str]) -> Admin:
+        self._overrides.require(config)
         settings = {
             "bootstrap.servers": self._settings["bootstrap.servers"],
             **below(self._settings, "admin."),

@@ -51,7 +51,7 @@ class OffsetReader:
 
     def offsets(self, partitions: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any] | None]:
         """Return the stored offsets of several parts."""
-        return [self.offset(it) for it in partitions]
+        return list(self._store.get_all(self._connector, partitions))
 
 
 class _Sent(NamedTuple):

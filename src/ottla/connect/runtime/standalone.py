@@ -33,6 +33,7 @@ from ottla.connect.runtime.tolerance import trace_of
 from ottla.connect.runtime.validation import (
     connector_type,
     find_connector,
+    plugin_settings,
     require_valid,
     validate,
 )
@@ -90,13 +91,13 @@ class HerderThread:
         """Take the worker's settings as texts and parsed."""
         self.values, self.plugins = values, plugins
         self._store, self._herder = store, herder
-        self._sink_offsets = SinkOffsets(settings)
+        self._overrides = OverridePolicy.of(values)
+        self._sink_offsets = SinkOffsets(settings, self._overrides)
         self._worker = TaskWorker(settings, values, plugins, store, self)
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="ottla-herder", daemon=True)
-        self._thread.start()
-        self._overrides = OverridePolicy.of(values)
         self._asides = threading.BoundedSemaphore(_ASIDES)
+        self._thread.start()
 
     # ------------------------------------------------------------ the thread
 
@@ -242,6 +243,10 @@ class HerderThread:
     def validate(self, config: Mapping[str, str]) -> Future[dict[str, Any]]:
         """Say what is right and wrong with a configuration."""
         return self._aside(lambda: validate(self.plugins, config, self._overrides))
+
+    def plugin_settings(self, name: str) -> Future[list[dict[str, Any]]]:
+        """Return the definitions of a plug-in's settings."""
+        return self._aside(lambda: plugin_settings(self.plugins, name))
 
     def offsets(self, name: str) -> Future[list[dict[str, Any]]]:
         """Return the offsets of a connector."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.config.definition import ConfigDefinitions, ConfigValue, Key, Type
 from ottla.config.secret import Secret
-from ottla.connect.errors import BadRequestException, ConnectException
+from ottla.connect.errors import BadRequestException, ConnectException, NotFoundException
 from ottla.connect.runtime.pipeline import names_of
 from ottla.connect.settings import PREDICATES, SINK, SOURCE, TRANSFORMS, OverridePolicy
 
@@ -161,6 +161,17 @@ def _check_topics(values: Mapping[str, ConfigValue], config: Mapping[str, str]) 
             f"The DLQ topic '{letters}' may not be included in the list of topics "
             f"('topics=[{listed}]') consumed by the connector"
         )
+
+
+def plugin_settings(plugins: Plugins, name: str) -> list[dict[str, Any]]:
+    """Return the definitions of a plug-in's settings; NotFoundException for an unknown one."""
+    types = ("source", "sink", "converter", "header_converter", "transformation", "predicate")
+    try:
+        plugin = plugins.find(name, *types)
+    except ConnectException:
+        raise NotFoundException(f"Unknown plugin {name}.") from None
+    common = {"source": SOURCE.keys, "sink": SINK.keys}.get(plugin.type, {})
+    return [key_info(it) for it in {**common, **plugin.load().definitions.keys}.values()]
 
 
 def key_info(key: Key) -> dict[str, Any]:

@@ -373,9 +373,7 @@ class TaskWorker:
         self, kind: str, start: StartTask, base: Mapping[str, str], table: Any
     ) -> dict[str, Any]:
         """Return defaults, the worker's settings for such clients, and the connector's own."""
-        refused = self._overrides.problems(start.connector_config)
-        if refused:  # the configuration is from before the policy, or another worker's
-            raise ConnectException(f"Client Config Overrides not allowed: {' '.join(refused)}")
+        self._overrides.require(start.connector_config)
         settings: dict[str, Any] = {
             "bootstrap.servers": self._settings["bootstrap.servers"],
             **base,
