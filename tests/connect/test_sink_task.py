@@ -67,7 +67,7 @@ class FakeConsumer:
         self.committed.append(dict(offsets))
 
     def wakeup(self) -> None:
-        """Have nobody to wake."""
+        """Have no call to end."""
 
     def close(self) -> None:
         """Have nothing to close."""

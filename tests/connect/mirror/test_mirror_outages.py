@@ -20,7 +20,7 @@ from ottla.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-NOBODY = {
+UNREACHABLE = {
     "source.cluster.alias": "a",
     "target.cluster.alias": "b",
     "source.cluster.bootstrap.servers": "127.0.0.1:1",
@@ -65,7 +65,7 @@ class Context:
 def _checkpoints() -> Iterator[MirrorCheckpointTask]:
     task = MirrorCheckpointTask()
     more = {"sync.group.offsets.enabled": "true", "emit.checkpoints.interval.seconds": "1"}
-    task.start({**NOBODY, **more, TASK_GROUPS: "g"})
+    task.start({**UNREACHABLE, **more, TASK_GROUPS: "g"})
     task._is_ready = True
     task._follower = Fake()  # type: ignore[assignment]
     yield task
@@ -129,10 +129,10 @@ def test_topics_that_may_not_be_created_are_assumed_to_be_there() -> None:
 
 @pytest.fixture(name="connector")
 def _connector() -> Iterator[MirrorSourceConnector]:
-    """Return a connector that found nobody at its start."""
+    """Return a connector that found no topics at its start."""
     connector = MirrorSourceConnector()
     connector.context = Context()  # type: ignore[assignment]
-    connector.start({**NOBODY, "sync.topic.configs.enabled": "false"})
+    connector.start({**UNREACHABLE, "sync.topic.configs.enabled": "false"})
     assert connector.task_configs(1) == []
     assert connector._schedule is not None
     connector._schedule.stop(1)
@@ -161,7 +161,7 @@ def test_the_topic_of_checkpoints_is_created_after_an_outage_at_the_start(
     """The same of the other connector."""
     connector = MirrorCheckpointConnector()
     connector.context = Context()  # type: ignore[assignment]
-    connector.start(NOBODY)
+    connector.start(UNREACHABLE)
     try:
         assert not connector._has_topic
         made: list[Any] = []
@@ -202,7 +202,7 @@ def test_copies_go_on_without_the_right_to_write_offset_syncs() -> None:
     """A sync that cannot be sent is logged, as one whose delivery fails."""
     task = MirrorSourceTask()
     task.context = Context()  # type: ignore[assignment]
-    task.start({**NOBODY, TASK_PARTITIONS: "t-0"})
+    task.start({**UNREACHABLE, TASK_PARTITIONS: "t-0"})
     real, refused = task._producer, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     assert real is not None
     real.close(0)
