@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from ottla.clients.consumer.deserializing import Deserializers
@@ -36,6 +38,9 @@ from tests.clients.simulated import (
     Simulation,
     consumer_settings,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 T0 = TopicPartition("t", 0)
 
@@ -335,18 +340,33 @@ def test_an_end_offset_that_goes_back_is_asked_again() -> None:
     assert rig.subscription.state(T0).position == 2
 
 
-def test_not_allowed_reaches_the_user() -> None:
-    """TOPIC_AUTHORIZATION_FAILED is not retried."""
-    rig = Rig()
-    rig.write(b"a")
+def refused_fetch(rig: Rig, code: ErrorCode) -> Callable[[FetchRequest], FetchResponse]:
+    """Return what answers a fetch with an error of its first partition."""
 
     def refuse(request: FetchRequest) -> FetchResponse:
         response = rig.cluster.fetch(request)
         assert isinstance(response, FetchResponse)
-        response.responses[0].partitions[0].error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        response.responses[0].partitions[0].error_code = code
         return response
 
-    rig.cluster.faults[FetchRequest] = [refuse]
+    return refuse
+
+
+def test_an_unexpected_error_of_a_broker_passes() -> None:
+    """UNKNOWN_SERVER_ERROR, as of a tier that is not read yet: fetched again, as by Kafka's."""
+    rig = Rig()
+    rig.write(b"a")
+    rig.cluster.faults[FetchRequest] = [refused_fetch(rig, ErrorCode.UNKNOWN_SERVER_ERROR)]
+    rig.assign(T0)
+    assert rig.read(1) == [b"a"]
+    assert rig.fetcher.errors.pop() is None
+
+
+def test_not_allowed_reaches_the_user() -> None:
+    """TOPIC_AUTHORIZATION_FAILED is not retried."""
+    rig = Rig()
+    rig.write(b"a")
+    rig.cluster.faults[FetchRequest] = [refused_fetch(rig, ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
     rig.assign(T0)
     rig.sim.run(lambda: rig.fetcher.errors)
     error = rig.fetcher.errors.pop()

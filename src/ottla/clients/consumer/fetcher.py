@@ -330,7 +330,7 @@ class Fetcher:
                 state.retry_at_ms = 0
             elif not state.buffered:
                 self._on_out_of_range(state)
-        else:
+        elif code != ErrorCode.UNKNOWN_SERVER_ERROR:  # it may pass: Kafka's consumer goes on, too
             error = KafkaError(code)
             if not error.is_retriable or code == ErrorCode.CORRUPT_MESSAGE:
                 text = f"fetch of {state.topic_partition}: {error.message}"

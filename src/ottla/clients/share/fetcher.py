@@ -303,7 +303,8 @@ class ShareFetcher:
                 partition, leader.leader_id, leader.leader_epoch
             ):
                 metadata.mark_stale()
-        elif not error.is_retriable:
+        elif not error.is_retriable and error.code != ErrorCode.UNKNOWN_SERVER_ERROR:
+            # that one may pass: Kafka's share consumer goes on, too
             self.errors.add(KafkaError(error.code, f"{partition}: {error.message}"))
 
     def _acknowledged(self, node: _Node, sent: list[Acknowledgements], done: Pending[Any]) -> None:
