@@ -72,7 +72,7 @@ def test_settings_that_were_changed_at_run_time(
         with Admin(bootstrap_servers=cluster.bootstrap) as admin:
             changes = {
                 "": {"log.cleaner.threads": "2", "com.acme.unknown": "1"},
-                "1": {"num.io.threads": "9"},
+                "1": {"num.io.threads": "9", "metric.reporters": ""},
             }
             altered = admin.alter_configs(
                 {ConfigResource(ResourceType.BROKER, name): one for name, one in changes.items()}
@@ -82,12 +82,15 @@ def test_settings_that_were_changed_at_run_time(
         flags = ("--bootstrap-server", cluster.bootstrap, "--properties", file)
         status, shown, _ = run(capsys, "migrate", "plan", *flags)
         assert status == 0, shown
-        settings = "log.cleaner.threads=2, min.insync.replicas=1, num.io.threads=9 (file: 7)"
-        assert f"check: node 1: {settings}: dynamic settings" in shown
+        settings = (
+            "log.cleaner.threads=2, metric.reporters=, min.insync.replicas=1, num.io.threads=9"
+        )
+        assert f"check: node 1: {settings} (file: 7): dynamic settings" in shown
         assert "dynamic setting com.acme.unknown: Ottla does not apply it: Unknown" in shown
         document = json.loads(run(capsys, "migrate", "plan", *flags, "--json")[1])
     names = [one["name"] for one in document["nodes"][0]["dynamic_settings"]]
-    expected = ["com.acme.unknown", "log.cleaner.threads", "min.insync.replicas", "num.io.threads"]
+    expected = ["com.acme.unknown", "log.cleaner.threads", "metric.reporters"]
+    expected += ["min.insync.replicas", "num.io.threads"]
     assert names == expected  # with ELR the controller has stored min.insync.replicas
 
 

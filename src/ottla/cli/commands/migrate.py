@@ -158,7 +158,8 @@ def _dynamic(
     from ottla.views.migration import DynamicFacts
 
     # a secret's name is checked all the same
-    merged = {**given, **{name: value or "hidden" for name, value in stored.items()}}
+    texts = {name: "hidden" if value is None else value for name, value in stored.items()}
+    merged = {**given, **texts}
     found: Iterable[ConfigProblem]
     try:
         config = parse_broker_config(merged)
