@@ -233,6 +233,14 @@ def is_retried(error: KafkaError) -> bool:
     return error.is_retriable or error.code == ErrorCode.BROKER_NOT_AVAILABLE
 
 
+def is_retriable_read(error: KafkaError) -> bool:
+    """Whether a consumer reads a partition again: also after an unexpected error of its broker.
+
+    Kafka: FetchCollector, ShareFetchCollector and OffsetFetcherUtils log it and go on.
+    """
+    return error.is_retriable or error.code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 class OffsetQuery:
     """The state machine of one query; the topics must stay in the metadata until it is done.
 

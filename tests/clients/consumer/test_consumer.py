@@ -322,15 +322,16 @@ def test_records_taken_during_a_validation_are_not_read_again() -> None:
     assert rig.values == [b"a", b"b", b"c"]
 
 
-def test_an_end_offset_that_goes_back_is_asked_again() -> None:
-    """KAFKA-2334: OFFSET_NOT_AVAILABLE after a failover is retried, not believed."""
+@pytest.mark.parametrize("code", [ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.UNKNOWN_SERVER_ERROR])
+def test_an_end_offset_that_goes_back_is_asked_again(code: ErrorCode) -> None:
+    """KAFKA-2334: after a failover; and an unexpected error of the broker, as by Kafka's."""
     rig = Rig(auto_offset_reset="latest")
     rig.write(b"a", b"b")
 
     def not_yet(request: ListOffsetsRequest) -> ListOffsetsResponse:
         response = rig.cluster.list_offsets(request)
         assert isinstance(response, ListOffsetsResponse)
-        response.topics[0].partitions[0].error_code = ErrorCode.OFFSET_NOT_AVAILABLE
+        response.topics[0].partitions[0].error_code = code
         response.topics[0].partitions[0].offset = 0
         return response
 
@@ -338,6 +339,7 @@ def test_an_end_offset_that_goes_back_is_asked_again() -> None:
     rig.assign(T0)
     rig.sim.run(lambda: rig.subscription.state(T0).position is not None)
     assert rig.subscription.state(T0).position == 2
+    assert rig.positions.errors.pop() is None
 
 
 def refused_fetch(rig: Rig, code: ErrorCode) -> Callable[[FetchRequest], FetchResponse]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.clients.consumer.fetched import FetchedPartitionRecords, next_offset_after
 from ottla.clients.consumer.metrics import FetcherMetrics
+from ottla.clients.offsets import is_retriable_read
 from ottla.clients.pending_errors import PendingErrors
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.fetch import FetchRequest
@@ -330,9 +331,9 @@ class Fetcher:
                 state.retry_at_ms = 0
             elif not state.buffered:
                 self._on_out_of_range(state)
-        elif code != ErrorCode.UNKNOWN_SERVER_ERROR:  # it may pass: Kafka's consumer goes on, too
+        else:
             error = KafkaError(code)
-            if not error.is_retriable or code == ErrorCode.CORRUPT_MESSAGE:
+            if not is_retriable_read(error) or code == ErrorCode.CORRUPT_MESSAGE:
                 text = f"fetch of {state.topic_partition}: {error.message}"
                 self.errors.add(KafkaError(code, text), state)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.clients.offsets import (
     CommitIdentity,
+    is_retriable_read,
     list_offsets_request,
     offset_fetch_request,
     read_offset_fetch,
@@ -255,7 +256,7 @@ class Positions:
     def _try_again(self, state: PartitionState, error: Exception) -> None:
         state.retry_at_ms = self.client.now_ms + self._settings.retry_backoff_ms
         self.client.metadata.mark_stale()
-        if not (isinstance(error, KafkaError) and error.is_retriable):
+        if not (isinstance(error, KafkaError) and is_retriable_read(error)):
             code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
             self.errors.add(KafkaError(code, f"{state.topic_partition}: {error}"), state)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from ottla.clients.offsets import is_retriable_read
 from ottla.clients.pending_errors import PendingErrors
 from ottla.clients.share.group import ShareFetchMetrics
 from ottla.clients.share.in_flight import Acknowledgements, offset_runs
@@ -303,8 +304,7 @@ class ShareFetcher:
                 partition, leader.leader_id, leader.leader_epoch
             ):
                 metadata.mark_stale()
-        elif not error.is_retriable and error.code != ErrorCode.UNKNOWN_SERVER_ERROR:
-            # that one may pass: Kafka's share consumer goes on, too
+        elif not is_retriable_read(error):
             self.errors.add(KafkaError(error.code, f"{partition}: {error.message}"))
 
     def _acknowledged(self, node: _Node, sent: list[Acknowledgements], done: Pending[Any]) -> None:
