@@ -270,9 +270,10 @@ def find_kafka() -> Kafka:
     if given and not libraries.is_dir():
         raise KafkaMissing(f"OTTLA_KAFKA_LIBS={given} is no directory")
     kafka = Kafka(libraries, cache)
-    if not kafka.tiers_jar.is_file():  # the jar that was added last
+    added_last = libraries / f"connect-mirror-{VERSION}.jar"
+    if not added_last.is_file():
         if given:
-            raise KafkaMissing(f"OTTLA_KAFKA_LIBS={given} has no {kafka.tiers_jar.name}")
+            raise KafkaMissing(f"OTTLA_KAFKA_LIBS={given} has no {added_last.name}")
         _fetch(libraries)
     return kafka
 

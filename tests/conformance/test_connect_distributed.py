@@ -33,27 +33,11 @@ STRINGS = "org.apache.kafka.connect.storage.StringConverter"
 WAIT_S = 90.0
 
 
-@pytest.fixture(scope="module")
-def file_jar(kafka: Kafka) -> Path:
-    """Return Kafka's file connectors, which the broker's jars do not have."""
-    directory = kafka.cache / "connect"
-    jar = directory / "connect-file-4.3.0.jar"
-    if not jar.is_file():
-        artifact = "-Dartifact=org.apache.kafka:connect-file:4.3.0"
-        command = ["mvn", "-q", "-B", "dependency:copy", artifact]
-        done = subprocess.run(
-            [*command, f"-DoutputDirectory={directory}"], capture_output=True, check=False
-        )
-        if done.returncode:
-            pytest.skip(f"Maven failed: {done.stdout[-300:]!r}")
-    return jar
-
-
 class Group:
     """The settings of a group of workers on one cluster."""
 
-    def __init__(self, kafka: Kafka, file_jar: Path, bootstrap: str, directory: Path) -> None:
-        self.kafka, self.jar, self.directory = kafka, file_jar, directory
+    def __init__(self, kafka: Kafka, bootstrap: str, directory: Path) -> None:
+        self.kafka, self.directory = kafka, directory
         self.settings = {
             "bootstrap.servers": bootstrap,
             "group.id": "workers",
@@ -77,7 +61,7 @@ class Group:
         file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         if kind == "java":
             command = self.kafka.command(
-                "org.apache.kafka.connect.cli.ConnectDistributed", str(file), classes=self.jar
+                "org.apache.kafka.connect.cli.ConnectDistributed", str(file)
             )
         else:
             command = [sys.executable, "-m", "ottla", "connect-distributed", str(file)]
@@ -139,9 +123,9 @@ def until(condition: Callable[[], bool], what: str) -> None:
 
 
 @pytest.fixture(name="group")
-def _group(kafka: Kafka, file_jar: Path, tmp_path: Path) -> Iterator[Group]:
+def _group(kafka: Kafka, tmp_path: Path) -> Iterator[Group]:
     with Cluster() as cluster:
-        yield Group(kafka, file_jar, cluster.bootstrap, tmp_path)
+        yield Group(kafka, cluster.bootstrap, tmp_path)
 
 
 def lines(bootstrap: str, topic: str, count: int) -> list[bytes]:

@@ -102,6 +102,23 @@ def test_translation_by_the_syncs_that_kafka_wrote() -> None:
     assert store.translate(TopicPartition("t", 1), 5) is None
 
 
+@pytest.mark.parametrize(
+    ("syncs", "committed", "expected"),
+    [
+        ((5, 13, 24), 13, 13),
+        ((1, 6, 14, 18, 26, 29), 14, 14),
+        ((7, 18, 21, 27, 32), 18, 8),
+    ],
+)
+def test_syncs_that_kafka_keeps(syncs: tuple[int, ...], committed: int, expected: int) -> None:
+    """A sync that is too old for the next slot may fit a later one."""
+    store = OffsetSyncStore()
+    store.read_to_end()
+    for offset in syncs:
+        store.add(OffsetSync(T, offset, offset))
+    assert store.translate(T, committed) == expected
+
+
 def test_only_last_syncs_translate_without_checkpoints() -> None:
     """A sync that the former task did not use must not take a group back."""
     store = OffsetSyncStore(only_last=True)

@@ -72,20 +72,29 @@ class OffsetSyncStore:
 
 
 def _insert(slots: list[OffsetSync], sync: OffsetSync) -> None:
-    replacement, old = sync, slots[0]
-    slots[0] = sync
+    original, index = slots.copy(), 0
+    slots[0] = replacement = sync
     for current in range(1, SLOTS):
-        before = slots[current - 1]
-        # The sync that lost its slot goes on to the next, where it is recent and distinct enough.
-        if (
-            _is_recent(before, old, current - 1, current)
-            and _is_separate(before, old, current - 1)
-            and (current + 1 == SLOTS or _is_separate(old, slots[current + 1], current))
-        ):
-            replacement = old
-        if _is_recent(before, slots[current], current - 1, current):
+        newer = slots[current - 1]
+        # A sync that lost its slot takes a later one, the first in which it is recent and separate.
+        while True:
+            old = original[index]
+            is_separate = _is_separate(newer, old, current - 1)
+            fits = (
+                is_separate
+                and _is_recent(newer, old, current - 1, current)
+                and (current + 1 == SLOTS or _is_separate(old, slots[current + 1], current))
+            )
+            if fits:
+                replacement = old
+            is_useless = not is_separate or old is original[index + 1]
+            if fits or is_useless:
+                index += 1
+            if not is_useless or index == current:
+                break
+        if _is_recent(newer, slots[current], current - 1, current):
             return  # and so are all later ones
-        old, slots[current] = slots[current], replacement
+        slots[current] = replacement
 
 
 class SyncDecision:
