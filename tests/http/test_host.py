@@ -288,3 +288,31 @@ def test_pages_that_are_not_public_need_a_login_for_other_machines(
                 assert answered.status == status
             connected.close()
         host.stop()
+
+
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [
+        ("localhost:8083", 200),
+        ("LOCALHOST", 200),
+        ("connect.localhost", 200),
+        ("127.0.0.1", 200),
+        ("[::1]:8083", 200),
+        ("attacker.example:8083", 403),
+        ("localhost.attacker.example", 403),
+        ("127.0.0.1.attacker.example", 403),
+        ("10.0.0.1", 403),
+        ("[::1", 403),
+    ],
+)
+def test_without_a_login_other_names_of_this_machine_are_refused(
+    server: HttpHost, name: str, status: int
+) -> None:
+    """A page of the web whose name leads here reaches what is public only."""
+    connected = http.client.HTTPConnection(*server.address, timeout=WAIT_S)
+    for path, expected in (("/private", status), ("/livez", 200)):
+        connected.request("GET", path, headers={"Host": name})
+        answered = connected.getresponse()
+        answered.read()
+        assert answered.status == expected
+    connected.close()

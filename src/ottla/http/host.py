@@ -18,6 +18,7 @@ import threading
 from base64 import b64encode
 from hmac import compare_digest
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 import h11
 from starlette.applications import Starlette
@@ -115,7 +116,7 @@ BODY_BYTES_MAX: Final = 1 << 20
 """Largest body of a request; JSON documents of settings are far smaller."""
 ANSWER_LIMIT_S: Final = 30.0
 """Time until an answer begins; the slowest page waits ten seconds for a node's loop."""
-UNAUTHORIZED, TOO_LARGE, UNAVAILABLE = 401, 413, 503
+UNAUTHORIZED, FORBIDDEN, TOO_LARGE, UNAVAILABLE = 401, 403, 413, 503
 
 
 def make_app(pages: Sequence[Page], login: BasicLogin | None) -> Starlette:
@@ -132,16 +133,34 @@ def make_app(pages: Sequence[Page], login: BasicLogin | None) -> Starlette:
 
 
 def _guarded(page: Page, login: BasicLogin | None) -> Callable[[Request], Awaitable[Response]]:
-    if login is None or not page.needs_login:
+    if not page.needs_login or (login is None and page.is_public):
         return page.answer
 
     async def answer(request: Request) -> Response:
+        if login is None:
+            if _names_this_machine(request.headers.get("host", "localhost")):
+                return await page.answer(request)
+            text = "the Host header names another machine: use localhost or 127.0.0.1\n"
+            return PlainTextResponse(text, FORBIDDEN)
         if login.admits(request.headers.get("authorization", "")):
             return await page.answer(request)
         challenge = {"www-authenticate": 'Basic realm="ottla", charset="UTF-8"'}
         return PlainTextResponse("a login is required\n", UNAUTHORIZED, headers=challenge)
 
     return answer
+
+
+def _names_this_machine(header: str) -> bool:
+    """Whether a Host header has a name or address that no other machine can have.
+
+    A page of the web can have its own name lead to this machine, and a browser then lets it send
+    requests to any port (DNS rebinding); the header still has that name.
+    """
+    try:
+        name = urlsplit(f"//{header}").hostname or ""
+        return name.endswith(".localhost") or name == "localhost" or is_loopback(name)
+    except ValueError:  # a name, or none
+        return False
 
 
 class _TooLarge(Exception):
@@ -203,7 +222,7 @@ class Page(NamedTuple):
     answer: Callable[[Request], Awaitable[Response]]
     methods: tuple[str, ...] = ("GET",)
     needs_login: bool = False
-    """Asks for the host's login, if it has one."""
+    """Asks for the host's login; without one, a page that is not public is for local names only."""
     is_public: bool = False
     """May be served to other machines by a host without a login."""
 
