@@ -34,7 +34,6 @@ from ottla.connect.runtime.herder import (
     SetTarget,
     StartConnector,
     StopConnector,
-    StopTasks,
     WriteConfig,
 )
 from ottla.connect.runtime.state import (
@@ -42,7 +41,6 @@ from ottla.connect.runtime.state import (
     CONNECTOR,
     ConnectorTaskId,
     RunState,
-    RunStatus,
     TargetState,
 )
 
@@ -295,23 +293,18 @@ class DistributedHerder(Herder):
 
     def _give_up(self, work: Work) -> None:
         """Stop work of this worker, and write that it has no owner."""
-        tasks = tuple(sorted(work.tasks & self._running))
+        tasks = sorted(work.tasks & self._running)
         for name in sorted(work.connectors & self._connectors):
             self._effects.append(StopConnector(name))
             self._connectors.discard(name)
             self._unassign(name)
-        if tasks:
-            self._effects.append(StopTasks(tasks))
-            self._running.difference_update(tasks)
+        self._stop_tasks(tasks)
         for task in tasks:
             self._unassign(task)
 
     def _unassign(self, of: ConnectorTaskId | str) -> None:
         """Write UNASSIGNED, unless a worker of a later generation has written already."""
-        by_id: dict[Any, RunStatus] = (
-            self.statuses.tasks if isinstance(of, ConnectorTaskId) else self.statuses.connectors
-        )
-        known = by_id.get(of)
+        known = self.statuses.get(of)
         is_stale = known is not None and known.worker_id != self.worker_id
         if not is_stale or (known is not None and known.generation <= self.generation):
             self._set_status(of, RunState.UNASSIGNED)
@@ -363,7 +356,7 @@ class DistributedHerder(Herder):
             self._changed(change.kind, change.connector, is_known=is_known)
 
     def _changed(self, kind: str, name: str, *, is_known: bool) -> None:
-        own = tuple(sorted(it for it in self._running if it.connector == name))
+        own = self._running_of(name)
         if kind != "connector":
             self._drop_tasks_of_stopped(name)
         if kind == "target":
@@ -414,14 +407,7 @@ class DistributedHerder(Herder):
             if not topics:
                 del self.statuses.topics[of.connector]
             return
-        status = None if value is None else parse_status(value)
-        by_id: dict[Any, RunStatus] = (
-            self.statuses.tasks if isinstance(of, ConnectorTaskId) else self.statuses.connectors
-        )
-        if status is None:
-            by_id.pop(of, None)
-        else:
-            by_id[of] = status
+        self.statuses.put(of, None if value is None else parse_status(value))
 
     # ------------------------------------------------------------ requests
 
@@ -496,35 +482,18 @@ class DistributedHerder(Herder):
         self._effects.append(WriteConfig(RESTART + name, request))
         return answer
 
-    def _restart_plan(
-        self,
-        name: str,
-        include_tasks: bool,  # noqa: FBT001 - the two fields of the record
-        only_failed: bool,  # noqa: FBT001
-    ) -> tuple[bool, set[ConnectorTaskId]]:
-        status = self.statuses.connectors.get(name)
-        tasks = {
-            task
-            for task, of in self.statuses.tasks_of(name)
-            if include_tasks and (not only_failed or of.state is RunState.FAILED)
-        }
-        failed = status is not None and status.state is RunState.FAILED
-        return not only_failed or failed, tasks
-
     def _restart_own(self, name: str, request: Mapping[str, Any]) -> None:
         """Restart what a request of all workers means here."""
         if name not in self.configs.connectors:
             return
         flags = bool(request.get("include-tasks")), bool(request.get("only-failed"))
         connector, tasks = self._restart_plan(name, *flags)
-        own = tuple(sorted(tasks & self._running))
+        own = [it for it in tasks if it in self._running]
         restarts = connector and name in self._connectors
         if restarts:
             self._effects.append(StopConnector(name))
             self._set_status(name, RunState.RESTARTING)
-        if own:
-            self._effects.append(StopTasks(own))
-            self._running.difference_update(own)
+        self._stop_tasks(own)
         for task in own:
             self._set_status(task, RunState.RESTARTING)
         if restarts:
@@ -535,22 +504,8 @@ class DistributedHerder(Herder):
         """Write the settings of a connector's tasks, as leader."""
         self._require_leader()
         self._known(name, f"Connector {name} not found")
-        if not self._is_new(name, configs):
-            return
-        self._effects += [
-            WriteConfig(f"task-{name}-{number}", {"properties": dict(it)})
-            for number, it in enumerate(configs)
-        ]
-        self._effects.append(WriteConfig(COMMIT + name, {"tasks": len(configs)}))
-
-    def _is_new(self, name: str, configs: Sequence[Mapping[str, str]]) -> bool:
-        """Whether settings differ from those committed, or the connector has changed since."""
-        if self.configs.target(name) is TargetState.STOPPED:
-            return False  # made before it was stopped: it has no tasks
-        if name in self.configs.inconsistent:
-            return True
-        is_applied = self._applied.get(name) == self.configs.connectors[name]
-        return not is_applied or [dict(it) for it in configs] != self.configs.tasks.get(name)
+        if self._is_new(name, configs):
+            self._write_task_configs(name, configs)
 
     # ------------------------------------------------------------ reports
 
@@ -568,9 +523,7 @@ class DistributedHerder(Herder):
 
     def task_configs_made(self, name: str, configs: Sequence[Mapping[str, str]]) -> None:
         """Take the settings of tasks; the leader writes them."""
-        if name not in self._connectors or name not in self.configs.connectors:
-            return
-        if not self._is_new(name, configs):
+        if name not in self._connectors or not self._is_new(name, configs):
             return
         if self.is_leader:
             self.put_task_configs(name, configs)

@@ -222,36 +222,43 @@ class Herder:
     ) -> dict[str, Any]:
         """Restart a connector and its tasks, as far as they are meant; return their states."""
         config = self._known(name, f"Unknown connector: {name}")
-        status = self.statuses.connectors.get(name)
-        if status is None:
+        if name not in self.statuses.connectors:
             raise NotFoundException(f"Status for connector {name} not found")
         target = self.configs.target(name)
-        tasks = tuple(
-            task
-            for task, of in self.statuses.tasks_of(name)
-            if include_tasks and (not only_failed or of.state is RunState.FAILED)
-        )
-        restarts_connector = not only_failed or status.state is RunState.FAILED
+        restarts_connector, tasks = self._restart_plan(name, include_tasks, only_failed)
         if restarts_connector:
             self._set_status(name, RunState.RESTARTING)
         for task in tasks:
             self._set_status(task, RunState.RESTARTING)
         answer = self.status(name)
-        if tasks:
-            self._effects.append(StopTasks(tasks))
-            self._running.difference_update(tasks)
+        self._stop_tasks(tasks)
         if restarts_connector:
             self._effects += [StopConnector(name), StartConnector(name, config, target)]
         self._start_tasks(name, [it.task for it in tasks])
         return answer
+
+    def _restart_plan(
+        self,
+        name: str,
+        include_tasks: bool,  # noqa: FBT001 - the two fields of the record
+        only_failed: bool,  # noqa: FBT001
+    ) -> tuple[bool, list[ConnectorTaskId]]:
+        """Return whether a connector restarts, and the tasks that do (KIP-745)."""
+        status = self.statuses.connectors.get(name)
+        failed = status is not None and status.state is RunState.FAILED
+        tasks = [
+            task
+            for task, of in self.statuses.tasks_of(name)
+            if include_tasks and (not only_failed or of.state is RunState.FAILED)
+        ]
+        return not only_failed or failed, tasks
 
     def restart_task(self, task: ConnectorTaskId) -> None:
         """Restart a task."""
         self._known(task.connector, f"Unknown connector: {task.connector}")
         if task.task >= len(self.configs.tasks.get(task.connector, ())):
             raise NotFoundException(f"Unknown task: {task}")
-        self._effects.append(StopTasks((task,)))
-        self._running.discard(task)
+        self._stop_tasks([task])
         self._start_tasks(task.connector, [task.task])
 
     def request_task_configs(self, name: str) -> None:
@@ -296,7 +303,7 @@ class Herder:
         if change.kind == "tasks":
             if name not in self.configs.connectors:
                 return  # a commit that a deletion left behind
-            self._stop_tasks(name)
+            self._stop_tasks(self._running_of(name))
             count = len(self.configs.tasks[name])
             for task, _ in self.statuses.tasks_of(name):
                 if task.task >= count:
@@ -309,7 +316,7 @@ class Herder:
             config, target = self.configs.connectors[name], self.configs.target(name)
             self._effects += [StopConnector(name), StartConnector(name, config, target)]
         else:
-            self._stop_tasks(name)
+            self._stop_tasks(self._running_of(name))
             self._effects.append(StopConnector(name))
             for task, _ in self.statuses.tasks_of(name):
                 self._write_status(task, None)
@@ -317,10 +324,13 @@ class Herder:
             self._applied.pop(name, None)
             self.reset_topics(name)
 
-    def _stop_tasks(self, name: str) -> None:
-        tasks = tuple(sorted(it for it in self._running if it.connector == name))
+    def _running_of(self, name: str) -> list[ConnectorTaskId]:
+        """Return the tasks of a connector that run here, in their order."""
+        return sorted(it for it in self._running if it.connector == name)
+
+    def _stop_tasks(self, tasks: Sequence[ConnectorTaskId]) -> None:
         if tasks:
-            self._effects.append(StopTasks(tasks))
+            self._effects.append(StopTasks(tuple(tasks)))
             self._running.difference_update(tasks)
 
     def _start_tasks(self, name: str, numbers: Sequence[int]) -> None:
@@ -358,19 +368,24 @@ class Herder:
 
     def task_configs_made(self, name: str, configs: Sequence[Mapping[str, str]]) -> None:
         """Take the settings of tasks; they and the tasks change if something is new."""
+        if self._is_new(name, configs):
+            self._applied[name] = self.configs.connectors[name]
+            self._write_task_configs(name, configs)
+
+    def _is_new(self, name: str, configs: Sequence[Mapping[str, str]]) -> bool:
+        """Whether settings differ from those committed, or the connector has changed since."""
         config = self.configs.connectors.get(name)
         if config is None or self.configs.target(name) is TargetState.STOPPED:
-            return  # made before it was deleted or stopped
-        fresh = [dict(it) for it in configs]
+            return False  # made before it was deleted, or stopped: it has no tasks
         is_applied = self._applied.get(name) == config
-        if is_applied and fresh == self.configs.tasks.get(name):
-            return
-        self._applied[name] = config
+        return not is_applied or [dict(it) for it in configs] != self.configs.tasks.get(name)
+
+    def _write_task_configs(self, name: str, configs: Sequence[Mapping[str, str]]) -> None:
         self._effects += [
-            WriteConfig(f"task-{name}-{number}", {"properties": it})
-            for number, it in enumerate(fresh)
+            WriteConfig(f"task-{name}-{number}", {"properties": dict(it)})
+            for number, it in enumerate(configs)
         ]
-        self._effects.append(WriteConfig(COMMIT + name, {"tasks": len(fresh)}))
+        self._effects.append(WriteConfig(COMMIT + name, {"tasks": len(configs)}))
 
     def topic_used(self, task: ConnectorTaskId, topic: str, now_ms: int) -> None:
         """Take a topic that a task has read or written for the first time."""
@@ -386,13 +401,7 @@ class Herder:
         self._write_status(of, RunStatus(state, self.worker_id, self.generation, trace, version))
 
     def _write_status(self, of: ConnectorTaskId | str, status: RunStatus | None) -> None:
-        by_id: dict[Any, RunStatus] = (
-            self.statuses.tasks if isinstance(of, ConnectorTaskId) else self.statuses.connectors
-        )
-        if status is None:
-            by_id.pop(of, None)
-        else:
-            by_id[of] = status
+        self.statuses.put(of, status)
         self._effects.append(WriteStatus(of, status))
 
 

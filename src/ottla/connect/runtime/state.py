@@ -158,6 +158,20 @@ class StatusState:
     topics: dict[str, dict[str, int]] = field(default_factory=dict)
     """By connector: its topics, and the time in ms at which a task first used each."""
 
+    def get(self, of: ConnectorTaskId | str) -> RunStatus | None:
+        """Return the status of a task, or of a connector by name."""
+        return self._of_kind(of).get(of)
+
+    def put(self, of: ConnectorTaskId | str, status: RunStatus | None) -> None:
+        """Replace a status; None removes it."""
+        if status is None:
+            self._of_kind(of).pop(of, None)
+        else:
+            self._of_kind(of)[of] = status
+
+    def _of_kind(self, of: ConnectorTaskId | str) -> dict[Any, RunStatus]:
+        return self.tasks if isinstance(of, ConnectorTaskId) else self.connectors
+
     def tasks_of(self, name: str) -> list[tuple[ConnectorTaskId, RunStatus]]:
         """Return the tasks of a connector that have a status, in their order."""
         return sorted((it for it in self.tasks.items() if it[0].connector == name), key=_task)
