@@ -10,11 +10,12 @@ import pytest
 from ottla.clients.offsets import OffsetAndMetadata
 from ottla.connect.mirror.checkpoint import MirrorCheckpointConnector, MirrorCheckpointTask
 from ottla.connect.mirror.clusters import TopicFollower, create_compacted
+from ottla.connect.mirror.heartbeat import MirrorHeartbeatConnector
 from ottla.connect.mirror.records import MirrorCheckpoint, OffsetSync
 from ottla.connect.mirror.settings import TASK_GROUPS, TASK_PARTITIONS
 from ottla.connect.mirror.source import MirrorSourceConnector, MirrorSourceTask
 from ottla.connect.records import SourceRecord
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ClosedError, CorruptMessage, ErrorCode, KafkaError
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -52,13 +53,13 @@ class Context:
     """A worker without stored offsets."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.reconfigurations = 0
 
     def offsets(self, partitions: Any) -> list[None]:
         return [None for _ in partitions]
 
     def request_task_reconfiguration(self) -> None:
-        self.asked += 1
+        self.reconfigurations += 1
 
 
 @pytest.fixture(name="checkpoints")
@@ -177,6 +178,26 @@ def test_the_topic_of_checkpoints_is_created_after_an_outage_at_the_start(
         connector.stop()
 
 
+def test_heartbeats_begin_after_an_outage_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No task runs before: it would have the topic created with records that expire."""
+    connector, context = MirrorHeartbeatConnector(), Context()
+    connector.context = context  # type: ignore[assignment]
+    connector.start(UNREACHABLE)
+    try:
+        assert connector.task_configs(1) == []
+        made: list[Any] = []
+        monkeypatch.setattr(
+            "ottla.connect.mirror.heartbeat.create_compacted", lambda *it: made.append(it[1:3])
+        )
+        for _ in range(2):
+            connector._begin_later()
+        assert made == [("heartbeats", 3)]
+        assert context.reconfigurations == 1
+        assert connector.task_configs(1) == [UNREACHABLE]
+    finally:
+        connector.stop()
+
+
 def test_topics_that_cannot_be_described_are_not_taken_for_deleted(
     connector: MirrorSourceConnector,
 ) -> None:
@@ -198,14 +219,90 @@ def test_topics_that_cannot_be_described_are_not_taken_for_deleted(
     assert connector._known == []
 
 
-def test_copies_go_on_without_the_right_to_write_offset_syncs() -> None:
-    """A sync that cannot be sent is logged, as one whose delivery fails."""
+@pytest.fixture(name="source")
+def _source() -> Iterator[MirrorSourceTask]:
     task = MirrorSourceTask()
     task.context = Context()  # type: ignore[assignment]
     task.start({**UNREACHABLE, TASK_PARTITIONS: "t-0"})
-    real, refused = task._producer, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    assert real is not None
-    real.close(0)
+    assert task._producer is not None
+    task._producer.close(0)
+    task._producer = None
+    yield task
+    task.stop()
+
+
+def test_an_error_of_the_source_does_not_end_the_task(source: MirrorSourceTask) -> None:
+    """A right that is missing for a moment comes back; a client that is closed does not."""
+    source._consumer.close()
+    refused = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    record = (5, 1_000, b"k", b"v", ())
+    source._consumer = Fake(  # type: ignore[assignment]
+        poll_batches=[refused, CorruptMessage("a checksum"), [(T, [record])], ClosedError("closed")]
+    )
+    assert source.poll() is None
+    assert source.poll() is None
+    (copy,) = source.poll() or ()
+    assert (copy.topic, copy.value, copy.source_offset) == ("a.t", b"v", {"offset": 5})
+    with pytest.raises(ClosedError):
+        source.poll()
+
+
+def test_a_record_without_an_offset_in_the_target_makes_no_sync(source: MirrorSourceTask) -> None:
+    """The offset of a duplicate is not known: as -1 it would take groups to the beginning."""
+    producer = source._producer = Fake()  # type: ignore[assignment]
+    wrapped = {"cluster": "a", "topic": "t", "partition": 0}
+    record = SourceRecord("a.t", 0, source_partition=wrapped, source_offset={"offset": 7})
+    source.commit_record(record, -1)
+    source.commit()
+    assert producer.calls == []
+
+
+def test_a_stop_waits_for_one_group_only(checkpoints: MirrorCheckpointTask) -> None:
+    """Each group of a cluster that is away costs the time of a call."""
+    task = checkpoints
+    task._groups = dict.fromkeys("gh")
+    task._checkpoints = {it: {T: MirrorCheckpoint(it, T, 5, 1, "")} for it in task._groups}
+
+    groups = []
+
+    def away(group: str, **_: Any) -> Any:
+        groups.append(group)
+        task._is_stopped.set()
+        raise TimeoutError("away")
+
+    task._source, task._target = Fake(), Fake(describe_groups=[{"g": None, "h": None}])  # type: ignore[assignment]
+    task._source.list_group_offsets = away  # type: ignore[assignment, method-assign]
+    assert task._emit() == []
+    assert groups == ["g"]
+    task._sync_groups()  # is stopped: no state is looked at
+
+
+def test_groups_whose_ids_have_commas_are_not_taken_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The filter excludes `secret`, so that `x,secret` must not bring it back."""
+    connector = MirrorCheckpointConnector()
+    connector.context = Context()  # type: ignore[assignment]
+    monkeypatch.setattr("ottla.connect.mirror.checkpoint.create_compacted", lambda *_: None)
+    more = {"groups.exclude": "secret", "refresh.groups.enabled": "false"}
+    connector.start({**UNREACHABLE, **more})
+    try:
+        connector._source.close()
+        groups = [type("G", (), {"group_id": it})() for it in ("good", "x,secret", "secret")]
+        offsets = {T: OffsetAndMetadata(1, "")}
+        connector._source = Fake(  # type: ignore[assignment]
+            list_groups=[groups], list_group_offsets=[offsets, offsets]
+        )
+        connector._refresh()
+        (config,) = connector.task_configs(5)
+        assert config[TASK_GROUPS] == "good"
+    finally:
+        connector.stop()
+
+
+def test_copies_go_on_without_the_right_to_write_offset_syncs(source: MirrorSourceTask) -> None:
+    """A sync that cannot be sent is logged, as one whose delivery fails."""
+    task, refused = source, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     producer = task._producer = Fake(send=[refused, refused])  # type: ignore[assignment]
     wrapped = {"cluster": "a", "topic": "t", "partition": 0}
     try:

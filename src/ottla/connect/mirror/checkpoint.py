@@ -22,7 +22,6 @@ from ottla.connect.mirror.records import MirrorCheckpoint, OffsetSync
 from ottla.connect.mirror.settings import (
     CHECKPOINT,
     TASK_GROUPS,
-    TASK_INDEX,
     MirrorSettings,
     NameFilter,
 )
@@ -49,7 +48,7 @@ class MirrorCheckpointTask(SourceTask):
         self._settings = settings = MirrorSettings(CHECKPOINT, config)
         values = settings.values
         self._topics = settings.topics
-        self._groups = [it for it in config[TASK_GROUPS].split(",") if it]
+        self._groups = dict.fromkeys(it for it in config[TASK_GROUPS].split(",") if it)
         self._interval_s: int = values["emit.checkpoints.interval.seconds"]
         self._syncs_groups: bool = values["sync.group.offsets.enabled"]
         self._sync_s: int = values["sync.group.offsets.interval.seconds"]
@@ -128,6 +127,7 @@ class MirrorCheckpointTask(SourceTask):
             self._is_stopped.wait(RETRY_S)
             return False
         self._store.read_to_end()
+        self._consumers[0].close()  # else it goes on to fetch the checkpoints of this task
         self._is_ready = True
         return True
 
@@ -138,6 +138,8 @@ class MirrorCheckpointTask(SourceTask):
         topic = settings.policy.checkpoints_topic(settings.source)
         now_ms = time.time_ns() // 1_000_000
         for group in self._groups:
+            if self._is_stopped.is_set():
+                break
             try:
                 offsets = self._source.list_group_offsets(group, timeout=settings.timeout_s)
             except (KafkaError, TimeoutError) as error:
@@ -189,6 +191,8 @@ class MirrorCheckpointTask(SourceTask):
             return
         described = self._target.describe_groups(groups, timeout=timeout_s)
         for group in groups:
+            if self._is_stopped.is_set():
+                return
             state = described[group]
             try:
                 if isinstance(state, KafkaError):
@@ -277,11 +281,16 @@ class MirrorCheckpointConnector(SourceConnector):
         if not self._has_topic:
             self._create_topic()
         timeout_s = self._settings.timeout_s
-        names = [
+        accepted = [
             it.group_id
             for it in self._source.list_groups(types=("classic", "consumer"), timeout=timeout_s)
             if self._filter.accepts(it.group_id)
         ]
+        # the settings of a task would list such a group as several, which the filter may exclude
+        names = [it for it in accepted if "," not in it]
+        if len(names) < len(accepted):
+            count = len(accepted) - len(names)
+            log.warning("%s groups are not mirrored, as their ids have commas", count)
         return [
             name
             for name in names
@@ -301,18 +310,7 @@ class MirrorCheckpointConnector(SourceConnector):
 
     def task_configs(self, tasks_max: int) -> Sequence[Mapping[str, str]]:
         """Divide the groups; without any there is no task until the next refresh."""
-        known = self._known
-        if not known:
-            return []
-        count = min(tasks_max, len(known))
-        return [
-            {
-                **self._settings.config,
-                TASK_INDEX: str(index),
-                TASK_GROUPS: ",".join(known[index::count]),
-            }
-            for index in range(count)
-        ]
+        return self._settings.task_configs(TASK_GROUPS, self._known, tasks_max)
 
     def stop(self) -> None:
         """End the schedule, and close the client."""

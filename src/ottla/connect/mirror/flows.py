@@ -93,11 +93,11 @@ class MirrorMakerConfig:
     def _cluster(self, alias: str) -> dict[str, str]:
         """Return a cluster's settings, those of its clients included."""
         settings = below(self._texts, f"{alias}.")
-        for given in (dict(settings), self._texts):
+        for texts in (dict(settings), self._texts):
             for name in _SHARED:
-                if name in given:
+                if name in texts:
                     for prefix in ("", *_CLIENTS):
-                        settings.setdefault(prefix + name, given[name])
+                        settings.setdefault(prefix + name, texts[name])
         return settings
 
     def worker(self, flow: Flow) -> dict[str, str]:

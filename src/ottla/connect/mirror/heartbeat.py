@@ -5,6 +5,7 @@ Kafka: org.apache.kafka.connect.mirror.{MirrorHeartbeatConnector, MirrorHeartbea
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -12,17 +13,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ottla.connect import PLUGIN_VERSION
 from ottla.connect.connector import SourceConnector, SourceTask
 from ottla.connect.data import BYTES
-from ottla.connect.mirror.clusters import create_compacted
+from ottla.connect.mirror.clusters import RETRY_S, MirrorSchedule, create_compacted
 from ottla.connect.mirror.offsets import check_offsets
 from ottla.connect.mirror.policy import HEARTBEATS
 from ottla.connect.mirror.records import MirrorHeartbeat
 from ottla.connect.mirror.settings import HEARTBEAT, MirrorSettings
 from ottla.connect.records import SourceRecord
+from ottla.errors import KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ottla.config.definition import ConfigDefinitions
+
+log = logging.getLogger("ottla.connect")
 
 
 class MirrorHeartbeatTask(SourceTask):
@@ -62,19 +66,40 @@ class MirrorHeartbeatConnector(SourceConnector):
     task_class = MirrorHeartbeatTask
 
     def start(self, config: Mapping[str, str]) -> None:
-        """Create the topic."""
-        self._config = config
-        settings = MirrorSettings(HEARTBEAT, config)
-        self._is_on: bool = settings.values["emit.heartbeats.enabled"]
-        if self._is_on:
+        """Create the topic; after an error it is tried again, and no task runs before."""
+        self._settings = settings = MirrorSettings(HEARTBEAT, config)
+        self._has_topic = False
+        self._schedule = MirrorSchedule("mirror-heartbeat")
+        if not settings.values["emit.heartbeats.enabled"]:
+            return
+        try:
+            self._create_topic()
+        except (KafkaError, TimeoutError):
+            log.exception("the topic of heartbeats could not be created")
+            what = "creating the topic of heartbeats"
+            self._schedule.every(RETRY_S, what, self._begin_later, RETRY_S)
+            self._schedule.start()
+
+    def _create_topic(self) -> None:
+        settings = self._settings
+        with settings.admin("target", "heartbeats") as admin:
             factor = settings.values["heartbeats.topic.replication.factor"]
-            with settings.admin("target", "heartbeats") as admin:
-                create_compacted(admin, HEARTBEATS, factor, settings.timeout_s)
+            create_compacted(admin, HEARTBEATS, factor, settings.timeout_s)
+        self._has_topic = True
+
+    def _begin_later(self) -> None:
+        if not self._has_topic:
+            self._create_topic()
+            self.context.request_task_reconfiguration()
 
     def task_configs(self, tasks_max: int) -> Sequence[Mapping[str, str]]:
         """Return the settings of the only task."""
         del tasks_max
-        return [self._config] if self._is_on else []
+        return [self._settings.config] if self._has_topic else []
+
+    def stop(self) -> None:
+        """End the schedule."""
+        self._schedule.stop(self._settings.timeout_s)
 
     def alter_offsets(
         self,

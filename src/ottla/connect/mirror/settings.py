@@ -19,7 +19,7 @@ from ottla.connect.errors import ConnectException
 from ottla.connect.mirror.policy import DefaultReplicationPolicy, IdentityReplicationPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ottla.config.checks import Check
 
@@ -326,9 +326,9 @@ class MirrorSettings:
         self.source: str = self.values["source.cluster.alias"]
         self.target: str = self.values["target.cluster.alias"]
         for name, only in _FIXED.items():
-            given = str(self.values.get(name, only))
-            if given.rpartition(".")[2] != only:
-                raise ConnectException(f"{name}: {given} is a class of Java; {only} is there")
+            selected = str(self.values.get(name, only))
+            if selected.rpartition(".")[2] != only:
+                raise ConnectException(f"{name}: {selected} is a class of Java; {only} is there")
         self.policy = self._policy()
         self.timeout_s: float = self.values["admin.timeout.ms"] / 1000
 
@@ -362,6 +362,16 @@ class MirrorSettings:
     def offset_syncs_topic(self) -> str:
         """The topic of offset syncs."""
         return self.policy.offset_syncs_topic(self.target if self.syncs_at_source else self.source)
+
+    def task_configs(
+        self, name: str, entries: Sequence[str], tasks_max: int
+    ) -> list[Mapping[str, str]]:
+        """Divide entries round robin; `name` is the setting of a task that lists its own."""
+        count = min(tasks_max, len(entries))
+        return [
+            {**self.config, TASK_INDEX: str(index), name: ",".join(entries[index::count])}
+            for index in range(count)
+        ]
 
     def client(self, side: str, kind: str, role: str) -> dict[str, Any]:
         """Return the settings of a client of `source` or `target`, by Kafka's prefixes."""

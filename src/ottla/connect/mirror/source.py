@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from ottla.clients.admin.configs import (
@@ -35,7 +36,7 @@ from ottla.connect.mirror.settings import (
     NameFilter,
 )
 from ottla.connect.records import SourceRecord
-from ottla.errors import ErrorCode, KafkaError, WakeupError
+from ottla.errors import ErrorCode, IllegalStateError, KafkaError, WakeupError
 from ottla.security.acl import Operation, PatternType, Permission
 from ottla.security.acl import ResourceType as AclResourceType
 from ottla.types import TopicPartition
@@ -52,6 +53,8 @@ _OUTSTANDING_MAX: Final = 10
 """Offset syncs on their way at a time; later ones replace earlier ones of their partition."""
 _CLOSE_S: Final = 5.0
 """Time for the last offset syncs to be written."""
+_POLL_RETRY_S: Final = 0.1
+"""After an error of the source, which may come from every poll; the others' records go on."""
 _OPTIONAL_BYTES: Final = BYTES.as_optional()
 
 
@@ -76,7 +79,8 @@ class MirrorSourceTask(SourceTask):
         self._delayed: dict[TopicPartition, OffsetSync] = {}
         self._pending: dict[TopicPartition, OffsetSync] = {}
         self._outstanding: list[Delivery] = []
-        self._is_stopping = False
+        self._is_stopping = threading.Event()
+        self._error_due_s = time.monotonic()
         self._lock = threading.Lock()  # as `stop` may come from another thread, at any time
         emits = settings.values["emit.offset-syncs.enabled"]
         self._producer = settings.offset_sync_producer() if emits else None
@@ -91,11 +95,21 @@ class MirrorSourceTask(SourceTask):
     def poll(self) -> Sequence[SourceRecord] | None:
         """Return the next records as they are to be in the target."""
         with self._lock:
-            if self._is_stopping:
+            if self._is_stopping.is_set():
                 return None
             try:
                 batches = self._consumer.poll_batches(self._wait_s)
             except WakeupError:
+                return None
+            except IllegalStateError:  # of a client that cannot go on
+                raise
+            except KafkaError as error:
+                # it may pass, as a right that is missing for a moment: no task ends for it
+                now_s = time.monotonic()
+                if now_s >= self._error_due_s:
+                    self._error_due_s = now_s + RETRY_S
+                    log.warning("the source cannot be read for the moment: %s", error)
+                self._is_stopping.wait(_POLL_RETRY_S)
                 return None
         records = []
         for partition, batch in batches:
@@ -115,8 +129,8 @@ class MirrorSourceTask(SourceTask):
 
     def commit_record(self, record: SourceRecord, offset: int | None) -> None:
         """Write an offset sync, now or at the next commit."""
-        if self._producer is None or offset is None:
-            return
+        if self._producer is None or offset is None or offset < 0:
+            return  # -1: the target knows the record, and not its offset
         assert record.source_partition is not None
         assert record.source_offset is not None
         partition = TopicPartition(
@@ -165,7 +179,7 @@ class MirrorSourceTask(SourceTask):
 
     def stop(self) -> None:
         """Wake `poll` up, write the offset syncs that wait, and close the clients."""
-        self._is_stopping = True
+        self._is_stopping.set()
         self._consumer.wakeup()
         with self._lock:
             self._commit()
@@ -187,7 +201,7 @@ class MirrorSourceConnector(SourceConnector):
         self._settings = settings = MirrorSettings(SOURCE, config)
         values = settings.values
         self._known: list[TopicPartition] = []
-        self._has_target_acls = True
+        self._has_logged_no_acls = False
         self._has_syncs_topic = not values["emit.offset-syncs.enabled"]
         self._schedule: MirrorSchedule | None = None
         if not values["enabled"]:
@@ -219,18 +233,8 @@ class MirrorSourceConnector(SourceConnector):
 
     def task_configs(self, tasks_max: int) -> Sequence[Mapping[str, str]]:
         """Divide the partitions round robin."""
-        known = self._known
-        if not known:
-            return []
-        count = min(tasks_max, len(known))
-        return [
-            {
-                **self._settings.config,
-                TASK_INDEX: str(index),
-                TASK_PARTITIONS: ",".join(f"{it}-{part}" for it, part in known[index::count]),
-            }
-            for index in range(count)
-        ]
+        texts = [f"{topic}-{partition}" for topic, partition in self._known]
+        return self._settings.task_configs(TASK_PARTITIONS, texts, tasks_max)
 
     def stop(self) -> None:
         """End the schedule, and close the clients."""
@@ -245,8 +249,8 @@ class MirrorSourceConnector(SourceConnector):
             config.get(f"{prefix}consumer.isolation.level")
             for prefix in ("source.", "source.cluster.", "")
         )
-        given = next((it for it in levels if it is not None), None)
-        is_supported = given == "read_committed"
+        level = next((it for it in levels if it is not None), None)
+        is_supported = level == "read_committed"
         return ExactlyOnceSupport.SUPPORTED if is_supported else ExactlyOnceSupport.UNSUPPORTED
 
     def alter_offsets(
@@ -390,8 +394,6 @@ class MirrorSourceConnector(SourceConnector):
 
     def _sync_acls(self) -> None:
         """Give those who may read a topic the same right on its copy; nothing is taken away."""
-        if not self._has_target_acls:
-            return
         topics = {it.topic for it in self._known}
         literal = ANY_ACL._replace(
             resource_type=AclResourceType.TOPIC, pattern_type=PatternType.LITERAL
@@ -401,8 +403,9 @@ class MirrorSourceConnector(SourceConnector):
         except KafkaError as error:
             if error.code != ErrorCode.SECURITY_DISABLED:
                 raise
-            log.info("ACLs are not synced: the source cluster has no authorizer")
-            self._has_target_acls = False
+            if not self._has_logged_no_acls:
+                log.info("ACLs are not synced: the source cluster has no authorizer")
+                self._has_logged_no_acls = True
             return
         copies = []
         for acl in acls:
