@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import math
 from decimal import Decimal
 from typing import Any
 
@@ -105,11 +106,64 @@ def test_json_without_schemas() -> None:
     assert converter.to_connect("t", (), b"") == (None, None)
 
 
-@pytest.mark.parametrize("text", ["{", "NaN", "nul", "\xff", "[" * 100_000, "1" * 5000, '{"a":1e'])
+def test_a_schema_in_the_place_of_another() -> None:
+    """An envelope with two schemas, or schemas of alike texts, change no later message."""
+    converter = _json()
+    twice = b'{"schema":{"type":"string"},"payload":1,"schema":{"type":"int8"}}'
+    assert converter.to_connect("t", (), twice) == (INT8, 1)
+    assert converter.to_connect("t", (), twice[:38] + b'"x"}') == (STRING, "x")
+    known = b'{"schema":{"type":"string","optional":true,"default":%s},"payload":null}'
+    assert converter.to_connect("t", (), known % b'"1.5"').value == "1.5"
+    assert converter.to_connect("t", (), known % b"1.5").value is None
+
+
+def test_what_follows_an_envelope_costs_nothing() -> None:
+    """A schema is known once, also by messages that end with a line feed or with zeros."""
+    converter = _json()
+    data = b'{"schema":{"type":"int8"},"payload":%s}\n'
+    assert [converter.to_connect("t", (), data % it).value for it in (b"1", b"02", b"03")] == [
+        *(1, 2, 3)
+    ]
+    assert len(converter._prefixes) == 1
+
+
+def test_numbers_without_bounds() -> None:
+    """Too large ones are infinite, as in Java; NaN is no decimal; nor are depths without end."""
+    converter, plain = _json(), _json(schemas_enable="false", decimal_format="numeric")
+    for payload, value in ((b"9" * 400, math.inf), (b"-" + b"9" * 400, -math.inf)):
+        data = b'{"schema":{"type":"double"},"payload":%s}' % payload
+        assert converter.to_connect("t", (), data).value == value
+    with pytest.raises(DataException, match="due to serialization error"):
+        converter.to_connect("t", (), b'{"schema":null,"payload":1e99999999999999999999}')
+    with pytest.raises(DataException, match=r"^Decimal value NaN is not a number$"):
+        plain.from_connect("t", (), decimal(2), Decimal("NaN"))
+    deep: list[Any] = []
+    for _ in range(5000):
+        deep = [deep]
+    with pytest.raises(DataException, match="due to serialization error"):
+        plain.from_connect("t", (), None, deep)
+    with pytest.raises(DataException, match="due to serialization error"):
+        converter.to_connect("t", (), b'{"schema":null,"payload":' + b"[" * 900 + b"]" * 900 + b"}")
+
+
+_ENDLESS = '"' + '\\"' * 100_000
+"""A string without an end, at each of whose quotes another might begin."""
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "NaN", "nul", "\xff", "[" * 100_000, "1" * 5000, '{"a":1e', _ENDLESS]
+)
 def test_bytes_that_are_no_json(text: str) -> None:
     """A DataException, whatever they are."""
     with pytest.raises(DataException, match="due to serialization error"):
         _json(schemas_enable="false").to_connect("t", (), text.encode("latin-1"))
+
+
+@pytest.mark.parametrize("name", ["", "no-such", "idna", "undefined", "zlib", "a\0b"])
+def test_encodings_that_are_none_of_texts(name: str) -> None:
+    """Refused when the converter is configured, not at each record."""
+    with pytest.raises(ConfigErrors, match="Unsupported encoding"):
+        StringConverter().configure({"converter.encoding": name}, is_key=False)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Any
 
@@ -131,6 +132,11 @@ def test_fields_that_cannot_be_changed() -> None:
     """The texts name the field, the type or the setting."""
     with pytest.raises(DataException, match=r"^Value \(x\) was out of range for requested data"):
         _configured("Cast$Value", spec="int8").apply(_record(value_schema=STRING, value="x"))
+    long = "1" * 100_000 + "x"  # a minute, if each digit were tried as the last before a point
+    with pytest.raises(DataException, match=r"x\) was out of range for requested data type$"):
+        _configured("Cast$Value", spec="float64").apply(_record(value_schema=STRING, value=long))
+    huge = _record(value_schema=None, value=-(10**400))
+    assert _configured("Cast$Value", spec="float64").apply(huge).value == -math.inf
     with pytest.raises(ConfigErrors, match=r"^Invalid type found in casting spec: int7$"):
         _configured("Cast$Value", spec="a:int7")
     with pytest.raises(DataException, match=r"^Only Map objects supported .* found: int$"):

@@ -40,6 +40,8 @@ from ottla.connect.values import to_text as text_of
         ("300", INT16, 300),
         ("1.5", FLOAT32, 1.5),
         ("99999999999999999999", decimal(0), Decimal(99999999999999999999)),
+        ("1e9999999", decimal(-9_999_999), Decimal("1e9999999")),
+        ("1e2147483649", STRING, "1e2147483649"),
         ("true", Schema(SchemaType.BOOLEAN), True),
         ("[1, 300]", array(INT16), [1, 300]),
         ("[1, x]", STRING, "[1, x]"),
@@ -60,8 +62,9 @@ def test_texts_stand_for_values(text: str, schema: Schema, value: Any) -> None:
         assert parse_string(text_of(value, schema)) == (schema, value)
 
 
-def test_null_and_deep_texts() -> None:
-    """`null` has no value; brackets without end are a text, however many."""
+def test_null_deep_texts_and_small_numbers() -> None:
+    """`null` has no value; brackets without end are a text; a number may be nearly 0."""
+    assert parse_string("1e-9999999") == (FLOAT32, 0.0)
     assert parse_string("null") == parse_string(None) == NULL
     deep = "[" * 50_000
     assert parse_string(deep) == (STRING, deep)

@@ -340,7 +340,7 @@ def _fits(schema: Schema, value: Any) -> bool:
     return isinstance(value, _CLASSES[schema.type])
 
 
-_DAY_MS: Final = 86_400_000
+DAY_MS: Final = 86_400_000
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _EPOCH_DAY: Final = _EPOCH.toordinal()
 
@@ -353,7 +353,7 @@ def timestamp_ms(value: dt.date | dt.time) -> int:
     if isinstance(value, dt.time):
         seconds = value.hour * 3600 + value.minute * 60 + value.second
         return seconds * 1000 + value.microsecond // 1000
-    return (value.toordinal() - _EPOCH_DAY) * _DAY_MS
+    return (value.toordinal() - _EPOCH_DAY) * DAY_MS
 
 
 def timestamp(value_ms: int) -> dt.datetime:
@@ -374,7 +374,7 @@ def date(days: int) -> dt.date:
 
 def time_of_day(value_ms: int) -> dt.time:
     """Return the time so many milliseconds after midnight."""
-    if not 0 <= value_ms < _DAY_MS:
+    if not 0 <= value_ms < DAY_MS:
         raise DataException(
             "Time values must use number of milliseconds greater than 0 and less than 86400000"
         )

@@ -12,10 +12,8 @@ import datetime as dt
 import re
 from typing import Final, NamedTuple
 
-from ottla.connect.errors import DataException
+from ottla.connect.data import DAY_MS, timestamp
 
-_DAY_MS: Final = 86_400_000
-_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MONTHS: Final = (
     *("January", "February", "March", "April", "May", "June", "July", "August", "September"),
     *("October", "November", "December"),
@@ -63,10 +61,7 @@ class DateFormat:
 
     def format(self, value_ms: int) -> str:
         """Return a moment as text; DataException outside of the years 1 to 9999."""
-        try:
-            moment = _EPOCH + dt.timedelta(milliseconds=value_ms)
-        except OverflowError:
-            raise DataException(f"Timestamp {value_ms} is outside of the years 1 to 9999") from None
+        moment = timestamp(value_ms)
         return "".join(_shown(moment, *it) if it.letter else it.text for it in self._items)
 
     def parse(self, text: str) -> int | None:
@@ -150,7 +145,7 @@ def _moment_ms(fields: dict[str, int]) -> int:
                 hour = 0
             hour += 12 * fields.get("a", 0) if letter in "Kh" else 0
     minutes = hour * 60 + fields.get("m", 0) - fields.get("z", 0)
-    return days * _DAY_MS + minutes * 60_000 + fields.get("s", 0) * 1000 + fields.get("S", 0)
+    return days * DAY_MS + minutes * 60_000 + fields.get("s", 0) * 1000 + fields.get("S", 0)
 
 
 def _days(year: int, month: int) -> int:

@@ -20,6 +20,7 @@ from ottla.connect.data import (
     BYTES,
     DATE,
     DATE_NAME,
+    DAY_MS,
     DECIMAL_NAME,
     FLOAT32,
     FLOAT64,
@@ -52,16 +53,14 @@ from ottla.connect.errors import DataException
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-DAY_MS: Final = 86_400_000
 NULL: Final = SchemaAndValue(None, None)
 _DATE_FORMAT: Final = DateFormat("yyyy-MM-dd")
 _TIME_FORMAT: Final = DateFormat("HH:mm:ss.SSS'Z'")
 _TIMESTAMP_FORMAT: Final = DateFormat("yyyy-MM-dd'T'HH:mm:ss.SSS'Z'")
 _JAVA_DATE_FORMAT: Final = DateFormat("EEE MMM dd HH:mm:ss zzz yyyy")
-_DECIMAL: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,10})?", re.ASCII)
+_DECIMAL: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,10})?", re.ASCII)
 _LONGEST_NUMBER: Final = 4000
 """Digits of numbers in texts: converting more takes time that grows with their square."""
-_ROOM: Final = {SchemaType.INT8: 8, SchemaType.INT16: 16, SchemaType.INT32: 32}
 
 
 def wrapped(number: int, bits: int) -> int:
@@ -76,6 +75,14 @@ def float32(number: float) -> float:
         return float(struct.unpack("f", struct.pack("f", number))[0])
     except OverflowError:
         return math.copysign(math.inf, number)
+
+
+def nearest_double(number: float | Decimal) -> float:
+    """Return the nearest number of double precision, an infinity for one that is too large."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
 
 
 def float32_text(number: float) -> str:
@@ -99,9 +106,13 @@ def parse_decimal(text: str) -> Decimal | None:
     if len(text) > _LONGEST_NUMBER or not _DECIMAL.fullmatch(text):
         return None
     try:
-        return Decimal(text)
+        number = Decimal(text)
     except InvalidOperation:  # an exponent beyond those of the decimal module
         return None
+    exponent = number.as_tuple().exponent
+    assert isinstance(exponent, int)
+    bound = BOUNDS[SchemaType.INT32]  # of a BigDecimal's scale
+    return number if -bound <= -exponent < bound else None
 
 
 # ---------------------------------------------------------------- values to texts
@@ -215,17 +226,14 @@ def truncated(number: float | Decimal) -> int:
             else (bound - 1 if number > 0 else -bound)
         )
     if isinstance(number, Decimal) and number.adjusted() > _LONGEST_NUMBER:
-        return 0  # the low bits of a number that is a multiple of 2^64
+        return 0  # as of multiples of 2^64, without the time for its digits
     return wrapped(int(number), 64)
 
 
 def as_double(value: Any, schema: Schema | None = None) -> float:
     """Return a number, DataException for what is none."""
     if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
-        try:
-            return float(value)
-        except OverflowError:
-            return math.copysign(math.inf, value)
+        return nearest_double(value)
     if isinstance(value, str):
         number = parse_decimal(value)
         if number is not None:
@@ -240,7 +248,7 @@ def convert(target: Schema, value: Any) -> Any:  # noqa: C901, PLR0911 - a branc
             return None
         raise DataException("Unable to convert a null value to a schema that requires a value")
     kind = target.type
-    if kind in _ROOM or kind is SchemaType.INT64:
+    if kind in BOUNDS:
         return _to_integer(target, value)
     if kind is SchemaType.FLOAT32:
         return float32(as_double(value))
@@ -287,7 +295,7 @@ def _to_integer(target: Schema, value: Any) -> Any:
         return (
             timestamp(number) if target.name == TIMESTAMP_NAME else time_of_day(wrapped(number, 32))
         )
-    return wrapped(as_long(value), _ROOM.get(target.type, 64))
+    return wrapped(as_long(value), BOUNDS[target.type].bit_length())
 
 
 def _to_bytes(target: Schema, value: Any) -> Any:
@@ -538,7 +546,7 @@ def _number(number: Decimal) -> SchemaAndValue:
     """Return a number with the smallest type that holds it."""
     exponent = number.as_tuple().exponent
     assert isinstance(exponent, int)
-    size = abs(number)
+    size = number.copy_abs()  # `abs` rounds, and raises for large exponents
     if size == 0 or (1 <= size <= 10**19 and number == number.to_integral_value()):
         whole = int(number)
         for schema in (INT8, INT16, INT32, INT64):

@@ -16,7 +16,7 @@ import math
 import re
 from collections import OrderedDict
 from dataclasses import replace
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from functools import partial
 from json.encoder import encode_basestring as _quote
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, TypeVar
@@ -27,6 +27,7 @@ from ottla.connect.converters import Converter, converter_definitions
 from ottla.connect.data import (
     BOUNDS,
     DATE_NAME,
+    DAY_MS,
     DECIMAL_NAME,
     TIME_NAME,
     TIMESTAMP_NAME,
@@ -44,7 +45,15 @@ from ottla.connect.data import (
     timestamp_ms,
 )
 from ottla.connect.errors import DataException
-from ottla.connect.values import NULL, display_text, float32, float32_text, wrapped
+from ottla.connect.values import (
+    NULL,
+    display_text,
+    float32,
+    float32_text,
+    nearest_double,
+    truncated,
+    wrapped,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -55,9 +64,8 @@ if TYPE_CHECKING:
     Reader: TypeAlias = Callable[[Any], Any]
 
 _T = TypeVar("_T")
-_DAY_MS: Final = 86_400_000
 _MISSING: Final = object()
-"""Stands for no JSON at all: the empty text, or a name that an object lacks."""
+"""The absence of JSON: the empty text, or a name that an object lacks."""
 _NODE_TYPES: Final[dict[type, str]] = {
     bool: "BOOLEAN",
     int: "NUMBER",
@@ -75,21 +83,30 @@ _ENVELOPE: Final = (
 )
 _NOT_READ: Final = "Converting byte[] to Kafka Connect data failed due to serialization error: "
 _NOT_WRITTEN: Final = "Converting Kafka Connect data to byte[] failed due to serialization error: "
-_LEADING_ZEROS: Final = re.compile(r'("(?:[^"\\]|\\.)*")|(?<![\d.eE+-])(-?)0+(?=\d)', re.DOTALL)
+# A string without an end is one match, too: an attempt at each of its quotes would be quadratic
+_LEADING_ZEROS: Final = re.compile(r'("(?:[^"\\]|\\.)*+"?)|(?<![\d.eE+-])(-?)0+(?=\d)', re.DOTALL)
+_PAYLOAD: Final = ',"payload":'
 _PREFIXES: Final = 8
-"""Texts of schemas that are compared with the begin of a message, before it is parsed."""
+"""Texts of schemas that are compared with the beginning of a message, before it is parsed."""
 
 
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
 
+def _exact(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation:  # an exponent beyond those of the decimal module
+        raise ValueError("the exponent is too large") from None
+
+
 _PLAIN: Final = json.JSONDecoder(parse_constant=_no_constant)
-_EXACT: Final = json.JSONDecoder(parse_constant=_no_constant, parse_float=Decimal)
+_EXACT: Final = json.JSONDecoder(parse_constant=_no_constant, parse_float=_exact)
 
 
 class _Cache(OrderedDict[Any, _T]):
-    """Keeps the newest entries, so many."""
+    """Keeps the newest `size` entries."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -191,23 +208,22 @@ class JsonConverter(Converter):
     ) -> bytes | None:
         """Return the JSON of a value, None for None without a schema."""
         del topic, headers
-        if schema is None:
-            if value is None:
-                return None
-            text = _write_any(value)
-            if self._with_schemas:
-                text = f'{{"schema":null,"payload":{text}}}'
-        else:
-            prefix, writer = self._writers.get(schema) or self._new_writer(schema)
-            text = prefix + writer(value) + "}" if self._with_schemas else writer(value)
         try:
-            return text.encode()
-        except UnicodeEncodeError as error:
+            if schema is None:
+                if value is None:
+                    return None
+                prefix, text = '{"schema":null,"payload":', _write_any(value)
+            else:
+                known = self._writers.get(schema)
+                if known is None:
+                    prefix = ""
+                    if self._with_schemas:
+                        prefix = f'{{"schema":{self._schema_text(schema)},"payload":'
+                    known = self._writers.add(schema, (prefix, self._writer(schema)))
+                prefix, text = known[0], known[1](value)
+            return (prefix + text + "}" if self._with_schemas else text).encode()
+        except (UnicodeEncodeError, RecursionError) as error:
             raise DataException(_NOT_WRITTEN) from error
-
-    def _new_writer(self, schema: Schema) -> tuple[str, Writer]:
-        prefix = f'{{"schema":{self._schema_text(schema)},"payload":' if self._with_schemas else ""
-        return self._writers.add(schema, (prefix, self._writer(schema)))
 
     def _schema_text(self, schema: Schema, field: str | None = None) -> str:
         """Return a schema as JSON, with the name of the field that has it."""
@@ -244,21 +260,20 @@ class JsonConverter(Converter):
         if schema is None:
             return _write_any
         write = self._present(schema)
-        default, optional = schema.default, schema.optional
-        if default is not None and self._with_defaults:
-            default_text = write(default)
+        if schema.default is not None and self._with_defaults:
+            default_text = write(schema.default)
             return lambda value: default_text if value is None else write(value)
-        if optional:
+        if schema.optional:
             return lambda value: "null" if value is None else write(value)
-
         return write  # which refuses None, too
 
     def _present(self, schema: Schema) -> Writer:  # noqa: PLR0911 - a branch a type
         """Compile the function for values that are not None."""
-        if schema.name in _LOGICAL_WRITERS:
-            if schema.name == DECIMAL_NAME:
-                return partial(_write_decimal, schema, self._is_numeric)
-            return _LOGICAL_WRITERS[schema.name]
+        if schema.name == DECIMAL_NAME:
+            return partial(_write_decimal, schema, self._is_numeric)
+        logical = _LOGICAL_WRITERS.get(schema.name)
+        if logical is not None:
+            return logical
         kind = schema.type
         bound = BOUNDS.get(kind)
         if bound is not None:
@@ -287,39 +302,42 @@ class JsonConverter(Converter):
             return NULL
         try:
             text = data.decode()
-        except UnicodeDecodeError as error:
+            if not self._with_schemas:
+                value = _parse(text, _PLAIN, _NOT_READ)
+                return SchemaAndValue(None, None if value is _MISSING else value)
+            if self._schema is not None:
+                reader = self._readers.get(self._schema) or self._readers.add(
+                    self._schema, (self._schema, self._reader(self._schema))
+                )
+                return SchemaAndValue(self._schema, reader[1](_parse(text, _EXACT, _NOT_READ)))
+            for prefix, schema, read in self._prefixes:
+                if text.startswith(prefix):
+                    payload = _parsed_payload(text, len(prefix))
+                    if payload is not _MISSING:
+                        return SchemaAndValue(schema, read(payload))
+            return self._to_connect_slowly(text)
+        except (UnicodeDecodeError, RecursionError) as error:
             raise DataException(_NOT_READ) from error
-        if not self._with_schemas:
-            value = _parse(text, _PLAIN, _NOT_READ)
-            return SchemaAndValue(None, None if value is _MISSING else value)
-        if self._schema is not None:
-            reader = self._readers.get(self._schema) or self._readers.add(
-                self._schema, (self._schema, self._reader(self._schema))
-            )
-            return SchemaAndValue(self._schema, reader[1](_parse(text, _EXACT, _NOT_READ)))
-        for prefix, schema, read in self._prefixes:
-            if text.startswith(prefix):
-                payload = _parsed_payload(text, len(prefix))
-                if payload is not _MISSING:
-                    return SchemaAndValue(schema, read(payload))
-        return self._to_connect_slowly(text)
 
     def _to_connect_slowly(self, text: str) -> SchemaAndValue:
         envelope = _parse(text, _EXACT, _NOT_READ)
         if not isinstance(envelope, dict) or envelope.keys() != {"schema", "payload"}:
             raise DataException(_ENVELOPE)
-        key = json.dumps(envelope["schema"], sort_keys=True, default=str)
+        key = repr(envelope["schema"])  # in which 1.5 differs from "1.5"
         known = self._readers.get(key)
         if known is None:
             schema = self._read_schema(envelope["schema"])
             known = self._readers.add(key, (schema, self._reader(schema)))
         if text.startswith('{"schema":{'):
             try:
-                _, end = _EXACT.raw_decode(text, len('{"schema":'))
+                first, end = _EXACT.raw_decode(text, len('{"schema":'))
             except ValueError:  # zeros before a number
-                end = 0
-            if text.startswith(',"payload":', end):
-                self._prefixes.insert(0, (text[: end + len(',"payload":')], *known))
+                first, end = None, 0
+            prefix = text[: end + len(_PAYLOAD)]
+            is_new = all(prefix != it for it, _, _ in self._prefixes)
+            # Of two schemas in one envelope the last counts: the prefix is of the other one
+            if prefix.endswith(_PAYLOAD) and is_new and repr(first) == key:
+                self._prefixes.insert(0, (prefix, *known))
                 del self._prefixes[_PREFIXES:]
         return SchemaAndValue(known[0], known[1](envelope["payload"]))
 
@@ -445,12 +463,12 @@ def _parse(text: str, decoder: json.JSONDecoder, failure: str) -> Any:
 
 
 def _parsed_payload(text: str, begin: int) -> Any:
-    """Return the payload of an envelope that ends after it, _MISSING for any other text."""
+    """Return the payload of an envelope that ends after it, _MISSING for another one."""
     try:
         payload, end = _EXACT.raw_decode(text, begin)
     except (ValueError, RecursionError):
         return _MISSING
-    return payload if text[end:] == "}" else _MISSING
+    return payload if text.startswith("}", end) else _MISSING
 
 
 def _refused(value: Any, text: str) -> DataException:
@@ -534,28 +552,24 @@ def _write_decimal(schema: Schema, is_numeric: bool, value: Any) -> str:  # noqa
         kind = type(value).__name__
         raise _refused(value, f"Invalid type for Decimal, expected BigDecimal but was {kind}")
     if is_numeric:
+        if not value.is_finite():
+            raise DataException(f"Decimal value {value} is not a number")
         return str(value)
     return f'"{base64.b64encode(decimal_bytes(schema, value)).decode()}"'
 
 
-def _write_moment(name: str, value: Any) -> str:
-    if type(value) is not _MOMENT_CLASSES[name]:
+def _write_moment(name: str, class_: type, value: Any) -> str:
+    if type(value) is not class_:
         given = type(value).__name__
         raise _refused(value, f"Invalid type for {name}, expected Date but was {given}")
     value_ms = timestamp_ms(value)  # type: ignore[arg-type] # one of the three classes
-    return str(value_ms // _DAY_MS if name == "Date" else value_ms)
+    return str(value_ms // DAY_MS if class_ is dt.date else value_ms)
 
 
-_MOMENT_CLASSES: Final[dict[str, type]] = {
-    "Date": dt.date,
-    "Time": dt.time,
-    "Timestamp": dt.datetime,
-}
 _LOGICAL_WRITERS: Final[dict[str | None, Writer]] = {
-    DECIMAL_NAME: _write_bytes,  # by its schema, see `_present`
-    DATE_NAME: partial(_write_moment, "Date"),
-    TIME_NAME: partial(_write_moment, "Time"),
-    TIMESTAMP_NAME: partial(_write_moment, "Timestamp"),
+    DATE_NAME: partial(_write_moment, "Date", dt.date),
+    TIME_NAME: partial(_write_moment, "Time", dt.time),
+    TIMESTAMP_NAME: partial(_write_moment, "Timestamp", dt.datetime),
 }
 _WRITERS: Final[dict[SchemaType, Writer]] = {
     SchemaType.BOOLEAN: _write_boolean,
@@ -609,18 +623,12 @@ def _read_integer(bits: int, node: Any) -> int:
     """Return a number's low bits, 0 for what is none, as Kafka's JSON library does."""
     if type(node) is int:
         return wrapped(node, bits)
-    if isinstance(node, Decimal):
-        # Of a number with so many digits before the point the low bits are zeros
-        return wrapped(int(node), bits) if node.adjusted() < 4000 else 0
-    return 0
+    return wrapped(truncated(node), bits) if isinstance(node, Decimal) else 0
 
 
 def _read_float(node: Any) -> float:
     if isinstance(node, int | Decimal) and type(node) is not bool:
-        try:
-            return float(node)
-        except OverflowError:
-            return math.copysign(math.inf, node)
+        return nearest_double(node)
     return 0.0
 
 

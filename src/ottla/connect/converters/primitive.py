@@ -57,8 +57,8 @@ class StringConverter(Converter):
         self._encoding = values["converter.encoding"]
         try:
             codecs.lookup(self._encoding)
-            "".encode(self._encoding)
-        except LookupError:
+            "".encode(self._encoding, "replace")
+        except (LookupError, ValueError):
             raise ConfigErrors(
                 [invalid("converter.encoding", self._encoding, "Unsupported encoding")]
             ) from None

@@ -18,6 +18,7 @@ from ottla.config.problems import ConfigErrors, invalid
 from ottla.connect.data import (
     BOUNDS,
     DATE_NAME,
+    DAY_MS,
     TIME_NAME,
     TIMESTAMP_NAME,
     Schema,
@@ -36,14 +37,20 @@ from ottla.connect.transforms import (
     require_struct,
     with_default_setting,
 )
-from ottla.connect.values import display_text, float32, moment_text, truncated, wrapped
+from ottla.connect.values import (
+    display_text,
+    float32,
+    moment_text,
+    nearest_double,
+    truncated,
+    wrapped,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ottla.connect.records import ConnectRecord
 
-_DAY_MS: Final = 86_400_000
 _OUTPUTS: Final = (
     *(SchemaType.INT8, SchemaType.INT16, SchemaType.INT32, SchemaType.INT64),
     *(SchemaType.FLOAT32, SchemaType.FLOAT64, SchemaType.BOOLEAN, SchemaType.STRING),
@@ -51,11 +58,10 @@ _OUTPUTS: Final = (
 _INPUTS: Final = (*_OUTPUTS, SchemaType.BYTES)
 _INTEGER: Final = re.compile(r"[+-]?\d{1,40}")
 _FLOAT: Final = re.compile(
-    r"([+-]?)(?:(NaN)|(Infinity)|((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[fFdD]?)", re.ASCII
+    r"([+-]?)(?:(NaN)|(Infinity)|((?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)[fFdD]?)", re.ASCII
 )
 _BLANKS: Final = "".join(map(chr, range(33)))
 """What Java's trim takes away."""
-_LONGEST_NUMBER: Final = 4000
 
 
 def _casts(spec: tuple[str, ...]) -> dict[str | None, SchemaType]:
@@ -202,7 +208,7 @@ def _cast(schema: Schema | None, value: Any, target: SchemaType) -> Any:  # noqa
     if schema is not None and isinstance(value, dt.date | dt.time):
         value_ms = timestamp_ms(value)
         if schema.name in {DATE_NAME, TIME_NAME, TIMESTAMP_NAME}:
-            value = value_ms // _DAY_MS if schema.name == DATE_NAME else value_ms
+            value = value_ms // DAY_MS if schema.name == DATE_NAME else value_ms
     if not isinstance(value, int | float | Decimal | str):
         raise DataException(f"Unexpected type in Cast transformation: {class_name(value)}")
     if target is SchemaType.BOOLEAN:
@@ -268,9 +274,7 @@ def _to_integer(value: Any, target: SchemaType) -> int:
         limit = 1 << (room - 1)
         inside = limit - 1 if value >= limit else -limit if value < -limit else int(value)
         return wrapped(inside, bits)
-    if isinstance(value, Decimal) and value.adjusted() > _LONGEST_NUMBER:
-        return 0
-    return wrapped(int(value), bits)
+    return wrapped(truncated(value), bits)
 
 
 def _to_float(value: Any) -> float:
@@ -280,7 +284,4 @@ def _to_float(value: Any) -> float:
             raise _out_of_range(value)
         sign, nan, infinity, digits = match.groups()
         return float(sign + (digits or nan or infinity))
-    try:
-        return float(value)
-    except OverflowError:
-        return math.copysign(math.inf, value)
+    return nearest_double(value)

@@ -14,6 +14,7 @@ from ottla.config.definition import HIGH, LOW, ConfigDefinitions, Type
 from ottla.connect.data import (
     DATE,
     DATE_NAME,
+    DAY_MS,
     INT64,
     STRING,
     TIME,
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 
     from ottla.connect.records import ConnectRecord
 
-_DAY_MS: Final = 86_400_000
 _SCHEMAS: Final = {
     "string": STRING,
     "unix": INT64,
@@ -180,8 +180,8 @@ class TimestampConverter(FieldTransformation):
         if self._target == "unix":
             return self._unix(value_ms)
         if self._target == "Date":
-            return date(value_ms // _DAY_MS)
-        return time_of_day(value_ms % _DAY_MS) if self._target == "Time" else timestamp(value_ms)
+            return date(value_ms // DAY_MS)
+        return time_of_day(value_ms % DAY_MS) if self._target == "Time" else timestamp(value_ms)
 
     def _read(self, value: Any, kind: str) -> int:
         """Return milliseconds since the epoch."""
