@@ -68,10 +68,20 @@ def test_upserts_update_and_tombstones_delete(server: Server) -> None:
     task.stop()
 
 
-@pytest.mark.parametrize("server", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("server", KINDS, indirect=True)
 def test_keys_that_are_equal_for_the_database_keep_their_order(server: Server) -> None:
     """A collation may ignore case: a delete that came later does not go before an insert."""
-    server.sql("CREATE TABLE orders (k TEXT COLLATE NOCASE PRIMARY KEY, item TEXT)")
+    if server.kind == "postgresql":
+        server.sql(
+            "CREATE COLLATION nocase (provider = icu, locale = 'und-u-ks-level2', "
+            "deterministic = false)"
+        )
+    key_type = {
+        "sqlite": "TEXT COLLATE NOCASE",
+        "postgresql": "TEXT COLLATE nocase",
+        "mariadb": "VARCHAR(9) COLLATE utf8mb4_general_ci",
+    }[server.kind]
+    server.sql(f"CREATE TABLE orders (k {key_type} PRIMARY KEY, item TEXT)")
     settings = {
         "insert.mode": "upsert", "pk.mode": "record_key", "pk.fields": "k",
         "delete.enabled": "true",

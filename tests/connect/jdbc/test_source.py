@@ -291,6 +291,7 @@ TYPES: dict[str, list[Row]] = {
         ("f4", "real", "1.5", data.FLOAT32, 1.5),
         ("f8", "float8", "2.25", data.FLOAT64, 2.25),
         ("c", "char(3)", "'ab'", data.STRING, "ab "),
+        ("co", 'text COLLATE "C"', "'x'", data.STRING, "x"),
         ("nn", "numeric", "1.25", data.decimal(38), Decimal("1.25")),
         ("bi", "bytea", "'\\x00ff'", data.BYTES, b"\x00\xff"),
         ("ts", "timestamp", "'2024-02-29 12:34:56.123456'", data.TIMESTAMP, MOMENT),

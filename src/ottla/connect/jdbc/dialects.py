@@ -64,7 +64,6 @@ class PostgreSql(Database):
 
     def _open(self) -> Any:
         import psycopg
-        from psycopg.types.string import TextLoader
 
         password = self.address.password
         connection = psycopg.connect(
@@ -75,8 +74,6 @@ class PostgreSql(Database):
             password=None if password is None else password.reveal(),
             **self.address.arguments,
         )
-        for name in ("json", "jsonb", "uuid", "xml"):
-            connection.adapters.register_loader(name, TextLoader)
         # columns without a time zone compare with moments in this one
         connection.execute("SELECT set_config('TimeZone', %s, false)", [self.zone.key])
         if self._isolation != "DEFAULT":
@@ -109,7 +106,13 @@ class PostgreSql(Database):
 
     def stream(self) -> Any:
         """Return a cursor of the server, of which rows are fetched by and by."""
-        return self.connection().cursor(name="ottla")
+        from psycopg.types.string import TextLoader
+
+        cursor = self.connection().cursor(name="ottla")
+        # of this cursor alone, as SQLAlchemy reads JSON from the catalog
+        for name in ("json", "jsonb", "uuid", "xml"):
+            cursor.adapters.register_loader(name, TextLoader)
+        return cursor
 
     def result_columns(
         self, description: Sequence[Any], cursor: Any, table: TableId | None
