@@ -17,6 +17,7 @@ from ottla.config.problems import ConfigErrors
 from ottla.connect.converters.json import JsonConverter
 from ottla.connect.data import (
     BOOLEAN,
+    BOUNDS,
     BYTES,
     DATE,
     FLOAT32,
@@ -52,7 +53,6 @@ _SIMPLE: Final = (
     *(INT8, INT16, INT32, INT64, FLOAT32, FLOAT64, BOOLEAN, STRING, BYTES),
     *(DATE, TIME, TIMESTAMP, decimal(2)),
 )
-_BITS: Final = {INT8: 8, INT16: 16, INT32: 32, INT64: 64}
 _TEXTS: Final = (
     *("", "x", "5", "-7", "3.5", "true", "FALSE", "null", "2020-02-29", "12:30:00.250Z", "NaN"),
     *(
@@ -132,10 +132,9 @@ def random_value(rng: random.Random, schema: Schema) -> Any:  # noqa: PLR0911 - 
 
 
 def _random_simple(rng: random.Random, kind: SchemaType) -> Any:
-    for schema, bits in _BITS.items():
-        if schema.type is kind:
-            half = 1 << (bits - 1)
-            return rng.choice((0, 1, -1, half - 1, -half, rng.randrange(-half, half)))
+    bound = BOUNDS.get(kind)
+    if bound is not None:
+        return rng.choice((0, 1, -1, bound - 1, -bound, rng.randrange(-bound, bound)))
     if kind is SchemaType.BOOLEAN:
         return rng.random() < 0.5
     if kind is SchemaType.BYTES:
@@ -163,20 +162,14 @@ def random_map(rng: random.Random, depth: int = 2) -> dict[str, Any]:
     return {name: random_plain(rng, depth) for name in rng.sample(NAMES, rng.randint(0, 5))}
 
 
-def _writer() -> JsonConverter:
+def _converter(setting: str) -> JsonConverter:
     made = JsonConverter()
-    made.configure({"replace.null.with.default": "false"}, is_key=False)
+    made.configure({setting: "false"}, is_key=False)
     return made
 
 
-def _plain_reader() -> JsonConverter:
-    made = JsonConverter()
-    made.configure({"schemas.enable": "false"}, is_key=False)
-    return made
-
-
-_WITH: Final = _writer()
-_WITHOUT: Final = _plain_reader()
+_WITH: Final = _converter("replace.null.with.default")
+_WITHOUT: Final = _converter("schemas.enable")
 
 
 def text_of(schema: Schema | None, value: Any) -> str | None:
@@ -516,15 +509,13 @@ _CLASSES: Final = {
 def normal(given: dict[str, Any], *, java: bool) -> dict[str, Any]:
     """Return an answer with parsed JSON, and errors in the words of Python."""
     if "error" in given:
-        text = given["error"]
+        text = given["error"].replace("to be a java.util.Date", "to be a moment")
         if java:
             text = _JAVA_CLASS.sub(lambda match: _PYTHON[match[1] or match[2]], text)
             text = text.replace("Invalid Java object", "Invalid object")
-            text = text.replace("to be a java.util.Date", "to be a moment")
             text = text.replace("Java class ", "Class ").replace("found: [B", "found: bytes")
             text = text.partition("NOTHING for configuration ")[2] or text
         else:
-            text = text.replace("to be a java.util.Date", "to be a moment")
             text = re.sub(
                 r"\b(date|datetime|time)\b(?= for |$| objects| does|\)| with custom)",
                 "moment",

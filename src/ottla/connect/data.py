@@ -39,7 +39,7 @@ class SchemaType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a struct: its name, its place among the fields, and the schema of its values."""
+    """A field of a struct: its name, its position, and the schema of its values."""
 
     name: str
     index: int
@@ -71,7 +71,7 @@ class Schema:
     _hash: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Index the fields, which values ask for by name; SchemaBuilderException for twins."""
+        """Index the fields by name; SchemaBuilderException for two of the same name."""
         by_name = {it.name: it for it in self.fields}
         if len(by_name) != len(self.fields):
             names = [it.name for it in self.fields]

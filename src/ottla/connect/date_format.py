@@ -10,15 +10,24 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.connect.data import DAY_MS, timestamp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _MONTHS: Final = (
     *("January", "February", "March", "April", "May", "June", "July", "August", "September"),
     *("October", "November", "December"),
 )
 _DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_NAMES: Final[dict[str, tuple[str, ...]]] = {
+    "a": ("AM", "PM"),
+    "G": ("BC", "AD"),
+    "E": _DAYS,
+    **dict.fromkeys("ML", _MONTHS),
+}
 _SUPPORTED: Final = "GyMLdHkKhmsSaEDuzZX"
 _NUMBERS: Final = "ydHkKhmsSDu"
 _BLANKS: Final = re.compile(r"[ \t]*")
@@ -115,13 +124,8 @@ def _words(letter: str, text: str, position: int, fields: dict[str, int]) -> int
         minutes = int(match[2] or 0) * 60 + int(match[3] or 0)
         fields["z"] = -minutes if match[1] == "-" else minutes
         return match.end()
-    names: tuple[tuple[str, int], ...] = {
-        "a": (("AM", 0), ("PM", 1)),
-        "G": (("BC", 0), ("AD", 1)),
-        "E": tuple((name, number) for number, name in enumerate(_DAYS, 1)),
-    }.get(letter, tuple((name, number) for number, name in enumerate(_MONTHS, 1)))
     for shorten in (None, 3):
-        for name, number in names:
+        for number, name in enumerate(_NAMES[letter], 0 if letter in "aG" else 1):
             known = name[:shorten]
             if text[position : position + len(known)].lower() == known.lower():
                 fields["M" if letter == "L" else letter] = number
@@ -182,16 +186,18 @@ def _shown(moment: dt.datetime, letter: str, pattern: str) -> str:  # noqa: PLR0
         return "UTC" if size < 4 else "Coordinated Universal Time"
     if letter in "ZX":
         return "Z" if letter == "X" else "+0000"
-    number = {
-        "d": moment.day,
-        "H": moment.hour,
-        "k": moment.hour or 24,
-        "K": moment.hour % 12,
-        "h": moment.hour % 12 or 12,
-        "m": moment.minute,
-        "s": moment.second,
-        "S": moment.microsecond // 1000,
-        "D": moment.timetuple().tm_yday,
-        "u": moment.isoweekday(),
-    }[letter]
-    return str(number).zfill(size)
+    return str(_SHOWN[letter](moment)).zfill(size)
+
+
+_SHOWN: Final[dict[str, Callable[[dt.datetime], int]]] = {
+    "d": lambda moment: moment.day,
+    "H": lambda moment: moment.hour,
+    "k": lambda moment: moment.hour or 24,
+    "K": lambda moment: moment.hour % 12,
+    "h": lambda moment: moment.hour % 12 or 12,
+    "m": lambda moment: moment.minute,
+    "s": lambda moment: moment.second,
+    "S": lambda moment: moment.microsecond // 1000,
+    "D": lambda moment: moment.timetuple().tm_yday,
+    "u": dt.datetime.isoweekday,
+}

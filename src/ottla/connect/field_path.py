@@ -8,11 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ottla.config.problems import ConfigErrors, ConfigProblem
-from ottla.connect.data import Struct
-from ottla.connect.errors import DataException
+from ottla.connect.transforms import require_map, require_struct
 
 if TYPE_CHECKING:
-    from ottla.connect.data import Field, Schema
+    from ottla.connect.data import Field, Schema, Struct
 
 _PURPOSE = "nested field access"
 
@@ -42,11 +41,7 @@ class FieldPath:
             current = current[name]
             if current is None:
                 return None
-            if not isinstance(current, Struct):
-                kind = type(current).__name__
-                raise DataException(
-                    f"Only Struct objects supported for [{_PURPOSE}], found: {kind}"
-                )
+            require_struct(current, _PURPOSE)
         last = self.names[-1]
         if current.schema.field(last) is None:
             return None
@@ -59,11 +54,7 @@ class FieldPath:
             current = current.get(name)
             if current is None:
                 return None
-            if not isinstance(current, dict):
-                raise DataException(
-                    f"Only Map objects supported in absence of schema for [{_PURPOSE}], "
-                    f"found: {type(current).__name__}"
-                )
+            require_map(current, _PURPOSE)
         return current.get(self.names[-1])
 
 
@@ -83,7 +74,7 @@ def _split(path: str) -> list[str]:
 
 
 def _quoted(path: str, begin: int) -> tuple[str, int]:
-    """Return the name that a backtick begins, and the place after its end and the next dot."""
+    """Return the name that a backtick begins, and the position after its end and the next dot."""
     parts: list[str] = []
     start = index = begin + 1
     while True:

@@ -1,8 +1,8 @@
 """The plug-ins by name: Kafka's Java classes that have a counterpart here, and other packages'.
 
 Classes are found by Java name, by alias (`JsonConverter`, `InsertField$Value`), and, of other
-packages, by the name of an entry point or by the dotted path that a configuration gives. Nothing
-is imported but what such a name asks for.
+packages, by the name of an entry point or by the dotted path of its class. Only the class that a
+name refers to is imported.
 
 Kafka: org.apache.kafka.connect.runtime.isolation.{Plugins, PluginUtils}.
 """

@@ -35,7 +35,7 @@ class Predicate(ABC):
 
     @abstractmethod
     def test(self, record: ConnectRecord) -> bool:
-        """Whether the record is one of those that are meant."""
+        """Return whether the transform applies to the record."""
 
 
 class HasHeaderKey(Predicate):

@@ -38,7 +38,7 @@ class SourceRecord(ConnectRecord):
     source_partition: Mapping[str, Any] | None = None
     """The part of the source that it is from, in what JSON can say."""
     source_offset: Mapping[str, Any] | None = None
-    """The place in that part after this record."""
+    """The position in that part after this record."""
 
 
 @dataclass(slots=True)

@@ -60,7 +60,7 @@ class NoControlCharacters:
 
 
 class _Setting(NamedTuple):
-    """A setting of a connector, but for its group and its place there."""
+    """A setting of a connector, but for its group and its position there."""
 
     name: str
     type: Type
@@ -181,8 +181,7 @@ def _add_errors(form: _Form) -> None:
         "errors.tolerance", text, "none", MEDIUM, _SHORT, "Error Tolerance",
         "Behavior for tolerating errors during connector operation. 'none' is the default value "
         "and signals that any error will result in an immediate connector task failure; 'all' "
-        "changes "
-        "the behavior to skip over problematic records.", one_of("none", "all"),
+        "changes the behavior to skip over problematic records.", one_of("none", "all"),
     ))  # fmt: skip
     form.add(_Setting(
         "errors.log.enable", Type.BOOLEAN, False, MEDIUM, _SHORT, "Log Errors",

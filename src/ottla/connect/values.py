@@ -185,7 +185,7 @@ def display_text(value: Any, schema: Schema | None = None) -> str:
 
 
 def moment_text(value: dt.date | dt.time) -> str:
-    """Return a date, a time or a timestamp as text; Kafka tells them by their milliseconds."""
+    """Return a date, a time or a timestamp as text, by its milliseconds as in Kafka."""
     value_ms = timestamp_ms(value)
     if value_ms < DAY_MS:
         return _TIME_FORMAT.format(value_ms)
@@ -411,7 +411,7 @@ class _Parser:
         return text[start:]
 
     def can_consume(self, expected: str) -> bool:
-        """Take the next token, without the blanks around it, if it is the expected one."""
+        """Take the next token, without its blanks, if it is the expected one."""
         if self.next_token is None:
             if not self.has_next():
                 return False

@@ -9,7 +9,6 @@ Kafka: org.apache.kafka.connect.json.{JsonConverter, JsonConverterConfig}.
 from __future__ import annotations
 
 import base64
-import binascii
 import datetime as dt
 import json
 import math
@@ -637,7 +636,7 @@ def _read_bytes(node: Any) -> bytes | None:
         return None
     try:
         return base64.b64decode("".join(node.split()), validate=True)
-    except (ValueError, binascii.Error) as error:
+    except ValueError as error:
         raise DataException("Invalid bytes field") from error
 
 
@@ -703,8 +702,8 @@ def _read_decimal(schema: Schema, node: Any) -> Decimal:
             f"was {_NODE_TYPES[type(node)]}"
         )
     try:
-        return decimal_from_bytes(schema, base64.b64decode("".join(node.split()), validate=True))
-    except (ValueError, binascii.Error, DataException) as error:
+        return decimal_from_bytes(schema, _read_bytes(node) or b"")
+    except (ValueError, DataException) as error:
         raise DataException("Invalid bytes for Decimal field") from error
 
 

@@ -153,7 +153,7 @@ class _NumberConverter(Converter):
             fits = type(value) is int and -bound <= value < bound
         else:
             fits = type(value) is float
-        # Kafka's values know their size, which only the schema tells here
+        # In Kafka the value itself has the size; here only the schema has it
         if not fits or (schema is not None and schema.type is not self.schema.type):
             kind = type(value).__name__
             raise DataException(f"Failed to serialize to {self.name} (was {kind}): ")
@@ -202,7 +202,7 @@ class ShortConverter(_NumberConverter):
 
 
 class SimpleHeaderConverter(HeaderConverter):
-    """Values as texts that tell their types: `5` is an INT8, `[1,2]` a list, `x` a text."""
+    """Values as texts whose form shows their type: `5` is an INT8, `[1,2]` a list, `x` a text."""
 
     def from_connect_header(
         self, topic: str, key: str, schema: Schema | None, value: Any

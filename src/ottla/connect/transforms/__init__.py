@@ -12,7 +12,7 @@ from ottla.config.checks import DISTINCT_NON_EMPTY
 from ottla.config.definition import HIGH, ConfigDefinitions, Type
 from ottla.config.problems import ConfigErrors, ConfigProblem
 from ottla.connect import PLUGIN_VERSION
-from ottla.connect.data import Field, Schema, Struct, check_value
+from ottla.connect.data import Field, Schema, SchemaType, Struct, check_value
 from ottla.connect.errors import DataException
 from ottla.security.java_regex import compile_java
 
@@ -86,6 +86,15 @@ class FieldTransformation(Transformation):
         stored = value.values[field.index]
         return field.schema.default if stored is None and self.with_defaults else stored
 
+    def _select(self, source: Struct, schema: Schema) -> Struct:
+        """Return the fields of a struct that another schema has, too."""
+        made = Struct(schema)
+        for field in schema.fields:
+            origin = source.schema.field(field.name)
+            assert origin is not None
+            put(made, field, self._get(source, origin))
+        return made
+
 
 def with_default_setting(definitions: ConfigDefinitions) -> ConfigDefinitions:
     """Add the setting of `FieldTransformation`."""
@@ -138,6 +147,13 @@ def require_struct(value: Any, purpose: str) -> Struct:
     raise DataException(
         f"Only Struct objects supported for [{purpose}], found: {class_name(value)}"
     )
+
+
+def fields_of(schema: Schema) -> tuple[Field, ...]:
+    """Return the fields of a schema; DataException unless it is a struct's."""
+    if schema.type is SchemaType.STRUCT:
+        return schema.fields
+    raise DataException("Cannot list fields on non-struct type")
 
 
 def class_name(value: Any) -> str:

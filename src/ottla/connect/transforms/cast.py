@@ -32,6 +32,7 @@ from ottla.connect.transforms import (
     FieldTransformation,
     class_name,
     config_error,
+    fields_of,
     put,
     require_map,
     require_struct,
@@ -173,25 +174,23 @@ class Cast(FieldTransformation):
                 schema.doc,
                 schema.parameters,
             )
-            kind = self._whole
         else:
-            if schema.type is not SchemaType.STRUCT:
-                raise DataException("Cannot list fields on non-struct type")
-            fields = ((it.name, self._cast_field(it.name, it.schema)) for it in schema.fields)
+            fields = ((it.name, self._cast_field(it.name, it.schema)) for it in fields_of(schema))
             made = replace(schema.with_fields(fields), optional=schema.optional)
-            kind = SchemaType.STRUCT
-        if schema.default is None:
-            return made
-        return made.with_default(_cast(schema, schema.default, kind))
+        return _with_default_of(schema, made)
 
     def _cast_field(self, name: str, schema: Schema) -> Schema:
         target = self._casts.get(name)
         if target is None:
             return schema
-        made = Schema(target, optional=schema.optional)
-        if schema.default is None:
-            return made
-        return made.with_default(_cast(schema, schema.default, target))
+        return _with_default_of(schema, Schema(target, optional=schema.optional))
+
+
+def _with_default_of(schema: Schema, made: Schema) -> Schema:
+    """Return a cast schema with the default of the original one, which is cast, too."""
+    if schema.default is None:
+        return made
+    return made.with_default(_cast(schema, schema.default, made.type))
 
 
 def _cast(schema: Schema | None, value: Any, target: SchemaType) -> Any:  # noqa: C901, PLR0911 - a branch a type

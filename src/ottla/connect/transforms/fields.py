@@ -278,13 +278,13 @@ class MaskField(FieldTransformation):
             if isinstance(value, dt.datetime):
                 return timestamp(0)
             return date(0) if isinstance(value, dt.date) else time_of_day(0)
-        for kind, nothing in _NOTHING.items():
+        for kind, mask in _MASKS.items():
             if isinstance(value, kind):
-                return nothing() if callable(nothing) else nothing
+                return mask() if callable(mask) else mask
         raise DataException(f"Cannot mask value of type: {class_name(value)}")
 
 
-_NOTHING: Final[dict[Any, Any]] = {
+_MASKS: Final[dict[Any, Any]] = {
     bool: False,
     int: 0,
     float: 0.0,
@@ -293,7 +293,6 @@ _NOTHING: Final[dict[Any, Any]] = {
     list: list,
     dict: dict,
 }
-_INTEGER_BITS: Final = {it: bound.bit_length() for it, bound in BOUNDS.items()}
 
 
 def _replaced(value: Any, schema: Schema | None, text: str) -> Any:
@@ -302,7 +301,7 @@ def _replaced(value: Any, schema: Schema | None, text: str) -> Any:
     if kind is str:
         return text
     if kind is int:
-        bits = 64 if schema is None else _INTEGER_BITS[schema.type]
+        bits = 64 if schema is None else BOUNDS[schema.type].bit_length()
         return wrapped(as_long(text), bits)
     if kind is float:
         number = as_double(text)
@@ -417,16 +416,12 @@ class ValueToKey(FieldTransformation):
         """Return the record with its new key."""
         if record.value_schema is None:
             value = require_map(record.value, self._purpose)
-            key = {name: value.get(name) for name in self._names}
-            return changed(record, key_schema=None, key=key)
+            named = {name: value.get(name) for name in self._names}
+            return changed(record, key_schema=None, key=named)
         source = require_struct(record.value, self._purpose)
         schema = self._changed(source.schema, self._key_schema)
-        made = Struct(schema)
-        for field in schema.fields:
-            origin = source.schema.field(field.name)
-            assert origin is not None
-            put(made, field, self._get(source, origin))
-        return changed(record, key_schema=schema, key=made, value_schema=source.schema)
+        key = self._select(source, schema)
+        return changed(record, key_schema=schema, key=key, value_schema=source.schema)
 
     def _key_schema(self, schema: Schema) -> Schema:
         named = []
@@ -495,11 +490,7 @@ class HeaderFrom(FieldTransformation):
             made = source
             if self._moves:
                 schema = self._changed(schema, self._reduced)
-                made = Struct(schema)
-                for field in schema.fields:
-                    origin = source.schema.field(field.name)
-                    assert origin is not None
-                    put(made, field, self._get(source, origin))
+                made = self._select(source, schema)
             headers = list(self._new_headers(source))
             made_record = self._with(record, schema, made)
         made_record.headers = (*record.headers, *headers)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ottla.config.definition import HIGH, ConfigDefinitions, Type
 from ottla.config.problems import ConfigErrors, invalid
-from ottla.connect.data import Header, Schema, SchemaType, Struct
+from ottla.connect.data import Header, Schema, Struct
 from ottla.connect.date_format import DateFormat
 from ottla.connect.errors import ConnectException, DataException
 from ottla.connect.records import ConnectRecord
@@ -25,6 +25,7 @@ from ottla.connect.transforms import (
     Transformation,
     changed,
     config_error,
+    fields_of,
     fields_setting,
     put,
     with_default_setting,
@@ -149,8 +150,8 @@ class TimestampRouter(Transformation):
     def apply(self, record: ConnectRecord) -> ConnectRecord:
         """Return the record with its new topic; DataException without a timestamp."""
         if record.timestamp_ms is None:
-            place = f"topic='{record.topic}', kafkaPartition={record.partition}"
-            raise DataException(f"Timestamp missing on record: ConnectRecord{{{place}}}")
+            location = f"topic='{record.topic}', kafkaPartition={record.partition}"
+            raise DataException(f"Timestamp missing on record: ConnectRecord{{{location}}}")
         shown = self._format.format(record.timestamp_ms)
         topic = self._topic.replace("${topic}", record.topic).replace("${timestamp}", shown)
         return changed(record, topic=topic)
@@ -178,8 +179,7 @@ class SetSchemaMetadata(FieldTransformation):
             if value is None:
                 return record
             raise DataException("Schema required for [updating schema metadata]")
-        if schema.type is not SchemaType.STRUCT:  # Kafka reads the fields of any schema
-            raise DataException("Cannot list fields on non-struct type")
+        fields_of(schema)  # which Kafka reads, whatever the value is
         target = self._changed(schema, self._renamed)
         if not isinstance(value, Struct):
             return self._with(record, target, value)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from ottla.config.checks import one_of
 from ottla.config.definition import HIGH, LOW, ConfigDefinitions, Type
 from ottla.connect.data import (
+    BOUNDS,
     DATE,
     DATE_NAME,
     DAY_MS,
@@ -36,6 +37,7 @@ from ottla.connect.transforms import (
     FieldTransformation,
     class_name,
     config_error,
+    fields_of,
     put,
     require_map,
     require_struct,
@@ -55,8 +57,8 @@ _SCHEMAS: Final = {
     "Time": TIME,
     "Timestamp": TIMESTAMP,
 }
+_PER_MS: Final = {"milliseconds": 1, "microseconds": 1000, "nanoseconds": 1_000_000}
 _LOGICAL: Final = {DATE_NAME: "Date", TIME_NAME: "Time", TIMESTAMP_NAME: "Timestamp"}
-_LARGEST: Final = (1 << 63) - 1
 
 
 class TimestampConverter(FieldTransformation):
@@ -142,14 +144,12 @@ class TimestampConverter(FieldTransformation):
         return replace(_SCHEMAS[self._target], optional=optional)
 
     def _changed_schema(self, schema: Schema) -> Schema:
-        if schema.type is not SchemaType.STRUCT:
-            raise DataException("Cannot list fields on non-struct type")
         fields = (
             (
                 it.name,
                 self._schema(optional=it.schema.optional) if it.name == self._field else it.schema,
             )
-            for it in schema.fields
+            for it in fields_of(schema)
         )
         made = replace(schema.with_fields(fields), optional=schema.optional)
         if schema.default is None:
@@ -205,9 +205,8 @@ class TimestampConverter(FieldTransformation):
                     f"Expected Unix timestamp to be a Long, but found {class_name(value)}"
                 )
             if self._precision == "seconds":
-                return max(-_LARGEST - 1, min(_LARGEST, value * 1000))
-            divisor = {"microseconds": 1000, "nanoseconds": 1_000_000}.get(self._precision, 1)
-            return _quotient(value, divisor)
+                return _saturated(value * 1000)
+            return _quotient(value, _PER_MS[self._precision])
         if not isinstance(value, dt.date | dt.time):
             raise DataException(
                 f"Expected {kind} to be a java.util.Date, but found {class_name(value)}"
@@ -217,8 +216,13 @@ class TimestampConverter(FieldTransformation):
     def _unix(self, value_ms: int) -> int:
         if self._precision == "seconds":
             return _quotient(value_ms, 1000)
-        factor = {"microseconds": 1000, "nanoseconds": 1_000_000}.get(self._precision, 1)
-        return max(-_LARGEST - 1, min(_LARGEST, value_ms * factor))
+        return _saturated(value_ms * _PER_MS[self._precision])
+
+
+def _saturated(number: int) -> int:
+    """Return the nearest number of 64 bits, as Java's TimeUnit does."""
+    bound = BOUNDS[SchemaType.INT64]
+    return max(-bound, min(bound - 1, number))
 
 
 def _quotient(number: int, divisor: int) -> int:
