@@ -69,6 +69,32 @@ def test_a_change_has_texts_as_all_settings(worker: Standalone) -> None:
         asyncio.run(patch(b'{"name": "z"}'))
 
 
+@pytest.mark.parametrize(
+    ("content_type", "is_json"),
+    [
+        ("application/json", True),
+        ("Application/JSON; charset=utf-8", True),
+        ("text/plain; format=json", False),
+        ("text/plain;application/json", False),
+        ("multipart/form-data; boundary=json", False),
+        ("", False),
+    ],
+)
+def test_a_body_that_any_page_of_the_web_may_send_is_refused(
+    worker: Standalone, content_type: str, *, is_json: bool
+) -> None:
+    """Browsers ask before they send JSON, not before text or a form."""
+    body = Body(b'{"file": "y"}')
+    body.headers = {"content-type": content_type}
+    change = ConnectApi(worker, "cluster")._patch(body, "s")  # type: ignore[arg-type]
+    if is_json:
+        assert asyncio.run(change).body["config"]["file"] == "y"
+        return
+    with pytest.raises(rest.HttpError) as refused:
+        asyncio.run(change)
+    assert refused.value.status == 415
+
+
 def test_a_package_that_hangs_when_it_is_imported_holds_only_its_request_up(
     worker: Standalone, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -316,3 +316,29 @@ def test_without_a_login_other_names_of_this_machine_are_refused(
         answered.read()
         assert answered.status == expected
     connected.close()
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [
+        ("http://localhost:3000", 200),
+        ("http://127.0.0.1:8083", 200),
+        ("https://[::1]", 200),
+        ("https://attacker.example", 403),
+        ("http://localhost.attacker.example", 403),
+        ("null", 403),
+        ("localhost", 403),
+        ("", 403),
+    ],
+)
+def test_without_a_login_requests_of_other_pages_are_refused(
+    server: HttpHost, origin: str, status: int
+) -> None:
+    """A browser sends some of them without a question before, and names their page."""
+    connected = http.client.HTTPConnection(*server.address, timeout=WAIT_S)
+    for path, expected in (("/private", status), ("/livez", 200)):
+        connected.request("GET", path, headers={"Origin": origin})
+        answered = connected.getresponse()
+        answered.read()
+        assert answered.status == expected
+    connected.close()

@@ -333,7 +333,9 @@ def _shape(words: list[str]) -> tuple[str, list[str]]:
 
 async def _object(request: Request) -> dict[str, Any]:
     """Return the object of a body; 415 for another type, 500, as in Kafka, for other JSON."""
-    if "json" not in request.headers.get("content-type", ""):
+    # exactly: browsers send a text or a form, whatever its parameters, for any page of the web
+    media_type = request.headers.get("content-type", "").partition(";")[0]
+    if media_type.strip().lower() != "application/json":
         raise HttpError(415, is_plain=True)
     try:
         parsed = json.loads(await request.body())
