@@ -27,7 +27,15 @@ from ottla.connect.data import (
 )
 from ottla.connect.date_format import DateFormat
 from ottla.connect.errors import DataException
-from ottla.connect.values import NULL, convert, display_text, float32, infer_schema, parse_string
+from ottla.connect.values import (
+    NULL,
+    as_long,
+    display_text,
+    float32,
+    infer_schema,
+    parse_string,
+    wrapped,
+)
 from ottla.connect.values import to_text as text_of
 
 
@@ -45,6 +53,11 @@ from ottla.connect.values import to_text as text_of
         ("true", Schema(SchemaType.BOOLEAN), True),
         ("[1, 300]", array(INT16), [1, 300]),
         ("[1, x]", STRING, "[1, x]"),
+        ("[1, null]", STRING, "[1, null]"),
+        ("[1, 2.5, 300]", array(FLOAT32), [1.0, 2.5, 300.0]),
+        ('["2020-02-29", 5]', array(DATE), [dt.date(2020, 2, 29), dt.date(1970, 1, 6)]),
+        ('["2020-02-29", 2.5]', STRING, '["2020-02-29", 2.5]'),
+        ('["12:30:00.250Z", 99999999999]', STRING, '["12:30:00.250Z", 99999999999]'),
         ('{"a": 1}', mapping(STRING, INT8), {"a": 1}),
         ("2020-02-29", DATE, dt.date(2020, 2, 29)),
         ("12:30:00.250Z", TIME, dt.time(12, 30, 0, 250_000)),
@@ -83,11 +96,11 @@ def test_values_have_texts() -> None:
 
 def test_values_of_other_types() -> None:
     """Numbers keep their low bits; what is no number is refused."""
-    assert convert(INT8, 300) == 44
-    assert convert(INT64, "7.9") == 7
-    assert convert(STRING, [1]) == "[1]"
+    assert wrapped(300, 8) == 44
+    assert as_long("7.9") == 7
+    assert text_of([1]) == "[1]"
     with pytest.raises(DataException, match=r"^Unable to convert x \(str\) to a number$"):
-        convert(INT64, "x")
+        as_long("x")
     assert infer_schema([1, None]) == array(INT64.as_optional())
     assert infer_schema([1, "x"]) is None
 

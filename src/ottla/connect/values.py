@@ -1,4 +1,4 @@
-"""Values as text and text as values, conversions between types, inferred schemas.
+"""Values as text and text as values, numbers of other types, inferred schemas.
 
 Kafka: org.apache.kafka.connect.data.Values. Headers and literals in settings are read this way.
 """
@@ -21,7 +21,6 @@ from ottla.connect.data import (
     DATE,
     DATE_NAME,
     DAY_MS,
-    DECIMAL_NAME,
     FLOAT32,
     FLOAT64,
     INT8,
@@ -40,8 +39,6 @@ from ottla.connect.data import (
     array,
     date,
     decimal,
-    decimal_bytes,
-    decimal_from_bytes,
     mapping,
     time_of_day,
     timestamp,
@@ -69,6 +66,14 @@ def wrapped(number: int, bits: int) -> int:
     return ((number + half) & ((1 << bits) - 1)) - half
 
 
+def saturated(number: float, bits: int) -> int:
+    """Return the nearest whole number towards 0 that has so many bits, 0 for NaN."""
+    if isinstance(number, float) and math.isnan(number):
+        return 0
+    half = 1 << (bits - 1)
+    return int(max(-half, min(half - 1, number)))
+
+
 def float32(number: float) -> float:
     """Return the nearest number of single precision."""
     try:
@@ -87,18 +92,12 @@ def nearest_double(number: float | Decimal) -> float:
 
 def float32_text(number: float) -> str:
     """Return the shortest text that gives the same number of single precision."""
-    return double_text(shortest_float32(number))
-
-
-def shortest_float32(number: float) -> float:
-    """Return the double whose text is the shortest for a number of single precision."""
-    if not math.isfinite(number):
-        return number
-    for digits in range(1, 9):
-        shorter = float(f"{number:.{digits}g}")
-        if float32(shorter) == number:
-            return shorter
-    return number
+    if math.isfinite(number):
+        for digits in range(1, 9):
+            shorter = float(f"{number:.{digits}g}")
+            if float32(shorter) == number:
+                return double_text(shorter)
+    return double_text(number)
 
 
 def parse_decimal(text: str) -> Decimal | None:
@@ -195,126 +194,31 @@ def moment_text(value: dt.date | dt.time) -> str:
 # ---------------------------------------------------------------- conversions
 
 
-def as_long(value: Any, schema: Schema | None = None) -> int:
-    """Return a whole number, DataException for what is none."""
-    number: Any = None
-    if isinstance(value, bool):
-        pass
-    elif isinstance(value, int | float | Decimal):
-        number = value
-    elif isinstance(value, str):
-        number = parse_decimal(value)
-    elif isinstance(value, dt.date | dt.time) and schema is not None:
-        value_ms = timestamp_ms(value)
-        return value_ms // DAY_MS if schema.name == DATE_NAME else value_ms
-    if number is None:
-        target = "a number" if schema is None else schema
-        shown = to_text(value)
-        raise DataException(f"Unable to convert {shown} ({type(value).__name__}) to {target}")
-    return truncated(number)
+def as_long(value: Any) -> int:
+    """Return a whole number; DataException for a value that is no number."""
+    return truncated(_as_number(value))
+
+
+def as_double(value: Any) -> float:
+    """Return a number; DataException for a value that is none."""
+    return nearest_double(_as_number(value))
+
+
+def _as_number(value: Any) -> float | Decimal:
+    number = parse_decimal(value) if isinstance(value, str) else value
+    if isinstance(number, int | float | Decimal) and not isinstance(number, bool):
+        return number
+    kind = type(value).__name__
+    raise DataException(f"Unable to convert {to_text(value)} ({kind}) to a number")
 
 
 def truncated(number: float | Decimal) -> int:
     """Return a number as Java's longValue does: floats saturate, others keep the low bits."""
     if isinstance(number, float):
-        if math.isnan(number):
-            return 0
-        bound = BOUNDS[SchemaType.INT64]
-        return (
-            int(max(-bound, min(bound - 1, number)))
-            if math.isfinite(number)
-            else (bound - 1 if number > 0 else -bound)
-        )
+        return saturated(number, 64)
     if isinstance(number, Decimal) and number.adjusted() > _LONGEST_NUMBER:
         return 0  # as of multiples of 2^64, without the time for its digits
     return wrapped(int(number), 64)
-
-
-def as_double(value: Any, schema: Schema | None = None) -> float:
-    """Return a number, DataException for what is none."""
-    if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
-        return nearest_double(value)
-    if isinstance(value, str):
-        number = parse_decimal(value)
-        if number is not None:
-            return float(number)
-    return float(as_long(value, schema))
-
-
-def convert(target: Schema, value: Any) -> Any:  # noqa: C901, PLR0911 - a branch a type
-    """Return a value without a schema as one of another type; DataException if that fails."""
-    if value is None:
-        if target.optional:
-            return None
-        raise DataException("Unable to convert a null value to a schema that requires a value")
-    kind = target.type
-    if kind in BOUNDS:
-        return _to_integer(target, value)
-    if kind is SchemaType.FLOAT32:
-        return float32(as_double(value))
-    if kind is SchemaType.FLOAT64:
-        return as_double(value)
-    if kind is SchemaType.STRING:
-        return to_text(value)
-    if kind is SchemaType.BOOLEAN:
-        return to_boolean(value)
-    if kind is SchemaType.BYTES:
-        return _to_bytes(target, value)
-    classes = {SchemaType.ARRAY: (list, tuple), SchemaType.MAP: (dict,), SchemaType.STRUCT: Struct}
-    if isinstance(value, str) and kind is not SchemaType.STRUCT:
-        value = parse_string(value).value
-    if isinstance(value, classes[kind]):  # type: ignore[arg-type] # of isinstance
-        return value
-    raise _unable(target, value)
-
-
-def _unable(target: Schema, value: Any) -> DataException:
-    return DataException(f"Unable to convert {value} ({type(value).__name__}) to {target}")
-
-
-def to_boolean(value: Any) -> bool:
-    """Return a boolean, of a text or of a number that is not 0."""
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, str):
-        parsed = parse_string(value).value
-        if isinstance(parsed, bool):
-            return parsed
-    return as_long(value) != 0
-
-
-def _to_integer(target: Schema, value: Any) -> Any:
-    if target.name in {DATE_NAME, TIME_NAME, TIMESTAMP_NAME}:
-        if isinstance(value, str):
-            value = parse_string(value).value
-        if isinstance(value, dt.date | dt.time):
-            return value
-        number = as_long(value)
-        if target.name == DATE_NAME:
-            return date(wrapped(number, 32))
-        return (
-            timestamp(number) if target.name == TIMESTAMP_NAME else time_of_day(wrapped(number, 32))
-        )
-    return wrapped(as_long(value), BOUNDS[target.type].bit_length())
-
-
-def _to_bytes(target: Schema, value: Any) -> Any:
-    if target.name == DECIMAL_NAME:
-        if isinstance(value, bytes | bytearray | memoryview):
-            return decimal_from_bytes(target, bytes(value))
-        if isinstance(value, Decimal):
-            return value
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return Decimal(double_text(float(value)))
-        number = parse_decimal(value) if isinstance(value, str) else None
-        if number is None:
-            raise _unable(target, value)
-        return number
-    if isinstance(value, bytes | bytearray | memoryview):
-        return bytes(value)
-    if isinstance(value, Decimal):
-        return decimal_bytes(target, value)
-    raise _unable(target, value)
 
 
 def infer_schema(value: Any) -> Schema | None:
@@ -483,7 +387,7 @@ class _Parser:
             if self.can_consume("]"):
                 if common.schema is None:
                     return SchemaAndValue(Schema(SchemaType.ARRAY), values)
-                aligned = [convert(common.schema, it) for it in values]
+                aligned = [_aligned(common.schema, it) for it in values]
                 return SchemaAndValue(array(common.schema), aligned)
             if self.can_consume(","):
                 raise DataException(f"Unable to parse an empty array element: {self.text}")
@@ -536,10 +440,28 @@ def _aligned_map(
         return SchemaAndValue(Schema(SchemaType.MAP), values)
     schema = Schema(SchemaType.MAP, key_schema=keys, value_schema=elements)
     aligned = {
-        convert(keys, key): it if elements is None else convert(elements, it)
+        _aligned(keys, key): it if elements is None else _aligned(elements, it)
         for key, it in values.items()
     }
     return SchemaAndValue(schema, aligned)
+
+
+def _aligned(schema: Schema, value: Any) -> Any:
+    """Return an element in the schema that all have in common; DataException if that fails."""
+    if value is None:
+        raise DataException("Unable to convert a null value to a schema that requires a value")
+    if schema.type is SchemaType.FLOAT32:
+        return float32(as_double(value))
+    if schema.type is SchemaType.FLOAT64:
+        return as_double(value)
+    if schema.type not in BOUNDS:
+        return value
+    of_number = {DATE_NAME: date, TIME_NAME: time_of_day, TIMESTAMP_NAME: timestamp}.get(
+        schema.name or ""
+    )
+    if of_number is None:
+        return as_long(value)
+    return value if isinstance(value, dt.date | dt.time) else of_number(as_long(value))
 
 
 def _number(number: Decimal) -> SchemaAndValue:

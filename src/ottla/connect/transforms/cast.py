@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
-import math
 import re
 from dataclasses import replace
 from decimal import Decimal
@@ -43,6 +42,7 @@ from ottla.connect.values import (
     float32,
     moment_text,
     nearest_double,
+    saturated,
     truncated,
     wrapped,
 )
@@ -267,12 +267,7 @@ def _to_integer(value: Any, target: SchemaType) -> int:
     bits = bound.bit_length()
     if isinstance(value, float):
         # Java converts to 32 bits first, where too large numbers become the largest one
-        room = max(bits, 32)
-        if math.isnan(value):
-            return 0
-        limit = 1 << (room - 1)
-        inside = limit - 1 if value >= limit else -limit if value < -limit else int(value)
-        return wrapped(inside, bits)
+        return wrapped(saturated(value, max(bits, 32)), bits)
     return wrapped(truncated(value), bits)
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from ottla.config.checks import one_of
 from ottla.config.definition import HIGH, LOW, ConfigDefinitions, Type
 from ottla.connect.data import (
-    BOUNDS,
     DATE,
     DATE_NAME,
     DAY_MS,
@@ -43,7 +42,7 @@ from ottla.connect.transforms import (
     require_struct,
     with_default_setting,
 )
-from ottla.connect.values import wrapped
+from ottla.connect.values import saturated, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -205,7 +204,7 @@ class TimestampConverter(FieldTransformation):
                     f"Expected Unix timestamp to be a Long, but found {class_name(value)}"
                 )
             if self._precision == "seconds":
-                return _saturated(value * 1000)
+                return saturated(value * 1000, 64)
             return _quotient(value, _PER_MS[self._precision])
         if not isinstance(value, dt.date | dt.time):
             raise DataException(
@@ -216,13 +215,7 @@ class TimestampConverter(FieldTransformation):
     def _unix(self, value_ms: int) -> int:
         if self._precision == "seconds":
             return _quotient(value_ms, 1000)
-        return _saturated(value_ms * _PER_MS[self._precision])
-
-
-def _saturated(number: int) -> int:
-    """Return the nearest number of 64 bits, as Java's TimeUnit does."""
-    bound = BOUNDS[SchemaType.INT64]
-    return max(-bound, min(bound - 1, number))
+        return saturated(value_ms * _PER_MS[self._precision], 64)
 
 
 def _quotient(number: int, divisor: int) -> int:
