@@ -15,6 +15,7 @@ from ottla.types import TopicPartition
 from tests.connect.jdbc.databases import Server
 from tests.connect.jdbc.tables import (
     KINDS,
+    REAL,
     UPSERT,
     SinkContext,
     SourceContext,
@@ -179,6 +180,55 @@ def test_rows_that_the_database_refuses_are_dead_letters(server: Server) -> None
     sink_task(server, {**settings, "errors.tolerance": "all"}, context).put(batch)
     assert [it.offset for it, _ in context.refused] == [1]
     assert rows_of(server, "id") == [(0,), (1,), (2,)]
+
+
+@pytest.mark.parametrize("server", KINDS, indirect=True)
+def test_an_outage_among_refused_rows_writes_no_row_twice(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Inserts without a key: a put with a refused row is a transaction, too."""
+    server.sql("CREATE TABLE orders (id BIGINT, item VARCHAR(9) NOT NULL, price DECIMAL(9,2))")
+    context = SinkContext(tolerates=True)
+    task = sink_task(server, {"errors.tolerance": "all", "connection.attempts": "1"}, context)
+    batch = [record(order(it, None if it == 1 else "tea"), it) for it in range(4)]
+    insert, calls = task._database.insert, 0
+
+    def lose(*arguments: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 4:  # all rows at once, the first one, the refused one, and then
+            server.kill()
+            server.start()
+            if server.kind == "sqlite":
+                raise RetriableException("lost")
+        insert(*arguments)
+
+    monkeypatch.setattr(task._database, "insert", lose)
+    with pytest.raises(RetriableException):
+        task.put(batch)
+    assert context.refused == []
+    task.put(batch)
+    assert [(it.offset, str(error)[:24]) for it, error in context.refused] == [
+        (1, "The database refused row")
+    ]
+    assert rows_of(server, "id") == [(0,), (2,), (3,)]
+    task.stop()
+
+
+@pytest.mark.parametrize("server", REAL[:1], indirect=True)
+def test_a_deferred_constraint_refuses_its_row_alone(server: Server) -> None:
+    """What PostgreSQL checks at the commit by itself is a dead letter like any other row."""
+    server.sql("CREATE TABLE items (item TEXT PRIMARY KEY);\nINSERT INTO items VALUES ('tea')")
+    server.sql(
+        "CREATE TABLE orders (id BIGINT, price DECIMAL, "
+        "item TEXT REFERENCES items DEFERRABLE INITIALLY DEFERRED)"
+    )
+    context = SinkContext(tolerates=True)
+    task = sink_task(server, {"errors.tolerance": "all"}, context)
+    task.put([record(order(it, "ice" if it == 1 else "tea"), it) for it in range(3)])
+    assert [it.offset for it, _ in context.refused] == [1]
+    assert rows_of(server, "id") == [(0,), (2,)]
+    task.stop()
 
 
 @pytest.mark.parametrize("server", KINDS, indirect=True)

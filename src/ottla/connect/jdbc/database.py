@@ -200,6 +200,10 @@ class Database(ABC):
 
     # ------------------------------------------------------------ connection
 
+    def is_retriable(self, error: Exception) -> bool:
+        """Whether an error may pass, the driver's or that of the last attempt to connect."""
+        return isinstance(error, RetriableException) or self.is_transient(error)
+
     def connection(self) -> Any:
         """Return the connection; RetriableException after the last attempt to open it."""
         for attempt in range(1, self._attempts + 1):
@@ -221,6 +225,9 @@ class Database(ABC):
         cursor = self.connection().cursor()
         cursor.execute(text, tuple(parameters))
         return cursor
+
+    def begin_rows(self) -> None:  # noqa: B027 - the first statement begins a transaction
+        """Begin a transaction in which statements are refused one by one, by savepoints."""
 
     def commit(self) -> None:
         """End the transaction."""

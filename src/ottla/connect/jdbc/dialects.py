@@ -145,6 +145,10 @@ class PostgreSql(Database):
         """Return the moment, whose time zone PostgreSQL takes."""
         return value
 
+    def begin_rows(self) -> None:
+        """Check deferred constraints by each statement, as a commit names no row."""
+        self.execute("SET CONSTRAINTS ALL IMMEDIATE")
+
     def upsert(self, table: TableId, columns: Sequence[str], keys: Sequence[str]) -> str:
         """Return ON CONFLICT."""
         del table
@@ -377,6 +381,10 @@ class Sqlite(Database):
             kind = next((kind for word, kind in self._DECLARED if word in text), None)
             columns.append(ResultColumn(name, kind))
         return columns
+
+    def begin_rows(self) -> None:
+        """Begin a transaction, as the release of a savepoint outside of one is a commit."""
+        self.execute("BEGIN")
 
     def now(self) -> dt.datetime:
         """Return the machine's time."""

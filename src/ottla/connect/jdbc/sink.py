@@ -13,7 +13,7 @@ import logging
 import unicodedata
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ottla.config.problems import ConfigErrors
 from ottla.connect import PLUGIN_VERSION
@@ -25,7 +25,7 @@ from ottla.connect.jdbc.settings import SINK
 from ottla.connect.jdbc.url import parse_address
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ottla.config.definition import ConfigDefinitions, ConfigValue
     from ottla.connect.jdbc.database import Database, TableId
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ottla.types import TopicPartition
 
 log = logging.getLogger("ottla.connect.jdbc")
+_T = TypeVar("_T")
 Change = tuple[RowLayout, "list[Any]", bool]
 """The columns, the row, and whether it is deleted (which has the key alone)."""
 
@@ -86,6 +87,15 @@ class _OutOfRetries(ConnectException):
     """Ends the task whatever is tolerated: an outage says nothing against the records."""
 
 
+def _refusal(error: Exception) -> ConnectException:
+    """Return the reason against rows, with the database's error as its cause."""
+    if isinstance(error, ConnectException):
+        return error
+    refusal = ConnectException(f"The database refused rows: {error}")
+    refusal.__cause__ = error
+    return refusal
+
+
 def _folded(text: str) -> str:
     """Return the same text for texts that a collation of a database may take for equal."""
     if not text.isascii():
@@ -112,6 +122,44 @@ class RowWriter:
         """Make changes, all or none."""
         for layout in dict.fromkeys(map(itemgetter(0), changes)):
             self.tables.prepare(layout)
+        self._apply(changes)
+        self._database.commit()
+
+    def write_each(self, changes: Sequence[Change]) -> list[tuple[int, ConnectException]]:
+        """Make, in one transaction, the changes that the database accepts.
+
+        Returns the reasons against the others, by their positions. An error that may pass leaves
+        none of the changes.
+        """
+        refused: dict[RowLayout, ConnectException] = {}
+        # before any row, as a new table ends the transaction
+        for layout in dict.fromkeys(map(itemgetter(0), changes)):
+            try:
+                self.tables.prepare(layout)
+            except Exception as error:
+                if self._database.is_retriable(error):
+                    raise
+                refused[layout] = _refusal(error)
+        self._database.begin_rows()
+        reasons = [refused.get(change[0]) or self._apply_one(change) for change in changes]
+        self._database.commit()
+        return [(index, reason) for index, reason in enumerate(reasons) if reason is not None]
+
+    def _apply_one(self, change: Change) -> ConnectException | None:
+        """Make a change; return the reason if the database refuses it, and only it."""
+        connection = self._database
+        connection.execute("SAVEPOINT ottla_row")
+        try:
+            self._apply([change])
+        except Exception as error:
+            if connection.is_retriable(error):
+                raise
+            connection.execute("ROLLBACK TO SAVEPOINT ottla_row")
+            return _refusal(error)
+        connection.execute("RELEASE SAVEPOINT ottla_row")
+        return None
+
+    def _apply(self, changes: Sequence[Change]) -> None:
         by_table: dict[TableId, Changes] = {}
         for layout, row, deletes in changes:
             found = by_table.get(layout.table)
@@ -122,7 +170,6 @@ class RowWriter:
         for found in by_table.values():
             for layout, rows, deletes in found.batches():
                 self._write(layout, rows, deletes=deletes)
-        self._database.commit()
 
     def _write(self, layout: RowLayout, rows: list[list[Any]], *, deletes: bool) -> None:
         size: int = self._values["batch.size"]
@@ -181,49 +228,34 @@ class JdbcSinkTask(SinkTask):
                 if not self._tolerates:
                     raise
                 refused.append((record, error))
+        rows = [change for _, change in changes]
         try:
-            self._write([change for _, change in changes])
+            self._write(lambda: self._writer.write(rows))
         except ConnectException as error:
             if isinstance(error, RetriableException | _OutOfRetries) or not self._tolerates:
                 raise
-            refused += self._write_each(changes)
+            reasons = self._write(lambda: self._writer.write_each(rows))
+            refused += [(changes[index][0], reason) for index, reason in reasons]
         # not before: records that are given again after an outage would be dead letters again
         for record, cause in refused:
             self.context.report_errant(record, cause)
         self._retries = self._values["max.retries"]
 
-    def _write_each(
-        self, changes: Sequence[tuple[SinkRecord, Change]]
-    ) -> list[tuple[SinkRecord, ConnectException]]:
-        """Make changes one by one, and return the records that the database refuses."""
-        refused = []
-        for record, change in changes:
-            try:
-                self._write([change])
-            except (RetriableException, _OutOfRetries):
-                raise
-            except ConnectException as error:
-                refused.append((record, error))
-        return refused
-
-    def _write(self, changes: Sequence[Change]) -> None:
+    def _write(self, write: Callable[[], _T]) -> _T:
         """Make changes; tables that were looked at before are looked at again after an error."""
         tables = self._writer.tables
         while True:
             again = tables.are_known
             try:
-                self._writer.write(changes)
-            except Exception as error:
+                return write()
+            except Exception as error:  # noqa: BLE001 - the last attempt raises it
                 self._database.rollback()
                 tables.forget()
-                if self._database.is_transient(error) or isinstance(error, RetriableException):
+                if self._database.is_retriable(error):
                     self._retry(error)
-                if again:
-                    continue
-                if isinstance(error, ConnectException):
-                    raise
-                raise ConnectException(f"The database refused rows: {error}") from error
-            return
+                if not again:
+                    refusal = _refusal(error)
+                    raise refusal from refusal.__cause__
 
     def _retry(self, error: Exception) -> None:
         """Have the records given again, unless this happened too often."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from ottla.config.problems import ConfigErrors
 from ottla.connect import PLUGIN_VERSION
 from ottla.connect.connector import ExactlyOnceSupport, SourceConnector, SourceTask
-from ottla.connect.errors import ConnectException, RetriableException
+from ottla.connect.errors import ConnectException
 from ottla.connect.jdbc.database import Database, TableId, split_name
 from ottla.connect.jdbc.dialects import database
 from ottla.connect.jdbc.queries import RowOffset, RowSource, TableQuery
@@ -74,9 +74,9 @@ class JdbcSourceTask(SourceTask):
             try:
                 return self._poll()
             except Exception as error:
-                transient = self._database.is_transient(error)
+                retriable = self._database.is_retriable(error)
                 self._close()
-                if not transient and not isinstance(error, RetriableException):
+                if not retriable:
                     if isinstance(error, ConnectException):
                         raise
                     raise ConnectException(f"A query failed: {error}") from error
