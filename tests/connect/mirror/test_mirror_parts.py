@@ -244,6 +244,8 @@ def test_a_file_has_flows_and_their_settings() -> None:
     worker = config.worker(Flow("a", "b"))
     assert worker["bootstrap.servers"] == "two:2"
     assert worker["offset.storage.topic"] == "mm2-offsets.a.internal"
+    separated = MirrorMakerConfig({**texts, "replication.policy.separator": "_"})
+    assert separated.worker(Flow("a", "b"))["offset.storage.topic"] == "mm2-offsets.a.internal"
     assert worker["producer.security.protocol"] == "PLAINTEXT"
 
 

@@ -106,11 +106,8 @@ class MirrorMakerConfig:
         for name, value in self._texts.items():
             if name.startswith(_WORKER):
                 settings[name] = value
-        separator = self._texts.get("replication.policy.separator", ".")
-        if not self._is_true("replication.policy.internal.topic.separator.enabled", "true"):
-            separator = "."
         defaults = {
-            "offset.storage.topic": f"mm2-offsets{separator}{flow.source}{separator}internal",
+            "offset.storage.topic": f"mm2-offsets.{flow.source}.internal",  # with any separator
             "offset.storage.partitions": _OFFSET_PARTITIONS,
             "offset.storage.replication.factor": "3",
             "key.converter": _BYTES,

@@ -109,10 +109,6 @@ _BASE: Final[tuple[Row, ...]] = (
         None,
     ),
     ("metric.reporters", _LIST, (), LOW, "A list of classes to use as metrics reporters.", None),
-    (
-        "heartbeats.topic.replication.factor", Type.SHORT, 3, LOW,
-        "Replication factor for heartbeats topic.", None,
-    ),
 )  # fmt: skip
 _READS_TOPICS: Final[tuple[Row, ...]] = (
     (
@@ -227,7 +223,6 @@ _SOURCE_ROWS: Final[tuple[Row, ...]] = (
             "them."
         ), None,
     ),
-    ("add.source.alias.to.metrics", _FLAG, False, LOW, "Deprecated; without effect.", None),
 )  # fmt: skip
 _CHECKPOINT_ROWS: Final[tuple[Row, ...]] = (
     *_READS_TOPICS,
@@ -288,6 +283,10 @@ _HEARTBEAT_ROWS: Final[tuple[Row, ...]] = (
     ),
     (
         "emit.heartbeats.interval.seconds", _LONG, 1, LOW, "Frequency of heartbeats.", None,
+    ),
+    (
+        "heartbeats.topic.replication.factor", Type.SHORT, 3, LOW,
+        "Replication factor for heartbeats topic.", None,
     ),
 )  # fmt: skip
 
