@@ -197,6 +197,21 @@ def test_a_query_is_read_as_a_table(server: Server) -> None:
     assert list(context.stored.values()) == [{"incrementing": 5}]
 
 
+@pytest.mark.parametrize("server", REAL, indirect=True)
+@pytest.mark.parametrize("mode", ["bulk", "incrementing"])
+def test_a_query_may_end_in_a_comment(server: Server, mode: str) -> None:
+    """The text after the query, query.suffix too, is no part of the comment."""
+    server.sql(CREATE[server.kind].format("items"))
+    fill(server, range(1, 6))
+    more = {
+        "mode": mode, "query": "SELECT id FROM items -- all", "incrementing.column.name": "id",
+        "query.suffix": "LIMIT 2",
+    }  # fmt: skip
+    task = source_task(server, SourceContext(), more)
+    assert numbers(list(task.poll() or ())) == [1, 2]
+    task.stop()
+
+
 @pytest.mark.parametrize("server", KINDS, indirect=True)
 def test_rows_of_a_poll_that_fails_come_again(
     server: Server, monkeypatch: pytest.MonkeyPatch

@@ -188,10 +188,10 @@ class TableQuery:
             query, suffix = query.replace("%", "%%"), suffix.replace("%", "%%")
         if source.table is not None:
             text = f"SELECT * FROM {database.quote_table(source.table)}"  # noqa: S608 - quoted
-        elif source.timestamps or source.incrementing:
-            text = f"SELECT * FROM ({query}) AS ottla_rows"  # noqa: S608 - the operator's query
         else:
-            text = query
+            text = f"{query}\n"  # the query may end in a comment
+            if source.timestamps or source.incrementing:
+                text = f"SELECT * FROM ({text}) AS ottla_rows"  # noqa: S608 - the operator's query
         conditions, parameters, order = self._conditions()
         if conditions:
             text += f" WHERE {conditions} ORDER BY {order}"
