@@ -54,6 +54,28 @@ def test_addresses_that_would_be_less_safe_are_refused(url: str, text: str) -> N
     assert "s3cret" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "jdbc:mariadb://db/shop?password=s3cret&sslMode=verify-ca&serverSslCert=/none.pem",
+        "jdbc:mariadb://db/shop?password=s3cret&sslMode=trust&serverSslCert=/",
+        f"jdbc:mysql://db/shop?password=s3cret&sslMode=verify-full&serverSslCert={__file__}",
+        "jdbc:mysql://db/shop?password=s3cret&useSSL=true&serverSslCert=%00",
+        "jdbc:mysql://db:65536/shop?password=s3cret",
+        f"jdbc:postgresql://db:{'9' * 5000}/shop?password=s3cret",
+    ],
+)
+def test_addresses_that_no_driver_takes_are_reasons_of_validation(url: str) -> None:
+    """A certificate that cannot be read, and a port that is none, are errors of the setting."""
+    for connector in (JdbcSourceConnector(), JdbcSinkConnector()):
+        given = {"connection.url": url, "topic.prefix": "", "mode": "bulk"}
+        errors = {it.name: it.errors for it in connector.validate(given) if it.errors}
+        assert list(errors) == ["connection.url"]
+        (text,) = errors["connection.url"]
+        assert "of connection.url" in text
+        assert "s3cret" not in text
+
+
 def test_parameters_of_the_driver_are_translated() -> None:
     """Of the URL, and of settings that begin with `connection.`."""
     url = "jdbc:postgresql://db/shop?currentSchema=a&ssl=true&ApplicationName=x"

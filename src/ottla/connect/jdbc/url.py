@@ -25,6 +25,9 @@ _SERVER = re.compile(
 )
 _SQLITE = re.compile(r"(?:jdbc:)?sqlite:(?!/{2})(.+)")
 _PORTS: Final = {"postgresql": 5432, "mariadb": 3306, "mysql": 3306}
+_PORT_MAX: Final = 65_535
+_PORT_DIGITS_MAX: Final = 5
+"""Longer numbers are not parsed, as Python refuses to above some length."""
 _CONNECT_TIMEOUT_S: Final = 10
 """Time that a connection may take; drivers wait for minutes without it."""
 _OWN: Final = {"connection.url", "connection.attempts", "connection.backoff.ms"}
@@ -89,6 +92,8 @@ def parse_address(values: Mapping[str, Any], given: Mapping[str, str]) -> Addres
             "jdbc:mysql://HOST:PORT/DATABASE and jdbc:sqlite:FILE"
         )
     kind, login, host, port, database, query = server.groups()
+    if port is not None and (len(port) > _PORT_DIGITS_MAX or int(port) > _PORT_MAX):
+        raise _refuse(f"The port of connection.url is above {_PORT_MAX}")
     parameters = {key.lower(): text for key, text in parse_qsl(query or "", keep_blank_values=True)}
     if login:
         user, _, password = login.partition(":")
@@ -138,7 +143,10 @@ def _mysql(parameters: dict[str, str]) -> dict[str, Any]:
     if mode in _SSL_MODES:
         checks = _SSL_MODES[mode]
         if checks is not None:
-            context = ssl.create_default_context(cafile=certificate)
+            try:
+                context = ssl.create_default_context(cafile=certificate)
+            except (OSError, ValueError) as error:  # no file, no certificate, or no path
+                raise _refuse(f"serverSslCert of connection.url cannot be read: {error}") from None
             context.check_hostname = checks[1]
             context.verify_mode = checks[0]
             arguments["ssl"] = context
