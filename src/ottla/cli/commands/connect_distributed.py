@@ -6,12 +6,10 @@ Kafka: bin/connect-distributed.sh, org.apache.kafka.connect.cli.ConnectDistribut
 from __future__ import annotations
 
 import logging
-import signal
-import threading
 
 import click
 
-from ottla.cli.commands.connect_standalone import bind_listener, find_cluster_id
+from ottla.cli.commands.connect_standalone import bind_listener, find_cluster_id, serve
 from ottla.cli.options.connection import read_file
 from ottla.cli.output.failures import failure_text
 from ottla.config.problems import ConfigErrors
@@ -42,7 +40,6 @@ def connect_distributed(worker: str) -> None:
     from ottla.connect.distributed.worker import Distributed
     from ottla.connect.errors import ConnectException
     from ottla.errors import KafkaError
-    from ottla.http.host import UnsafePages
 
     server, address = bind_listener(settings.get("listeners", "http://:8083"))
     try:
@@ -56,16 +53,4 @@ def connect_distributed(worker: str) -> None:
         raise click.ClickException(f"{worker}: {error}") from error
     except (KafkaError, TimeoutError) as error:
         raise click.ClickException(failure_text(error)) from error
-    stopped = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopped.set())
-    try:
-        server.start(DistributedApi(running, cluster_id).pages)
-        server.begin()
-        click.echo(f"REST API: http://{address}")
-        stopped.wait()
-    except UnsafePages as error:
-        raise click.ClickException(str(error)) from error
-    finally:
-        server.stop()
-        running.stop()
+    serve(server, address, DistributedApi(running, cluster_id), running)

@@ -21,8 +21,13 @@ from ottla.config.problems import ConfigErrors
 from ottla.config.properties import PropertiesError, parse_properties
 
 if TYPE_CHECKING:
-    from ottla.connect.runtime.standalone import Standalone
+    from collections.abc import Sequence
+
+    from ottla.connect.runtime.rest import ConnectApi
+    from ottla.connect.runtime.standalone import HerderThread
     from ottla.http.host import HttpHost
+
+    ConnectorFile = tuple[str, dict[str, str], Any]
 
 _CLUSTER_TIMEOUT_S = 30.0
 _START_TIMEOUT_S = 60.0
@@ -48,7 +53,6 @@ def connect_standalone(worker: str, connectors: tuple[str, ...]) -> None:
     from ottla.connect.errors import ConnectException
     from ottla.connect.runtime.rest import ConnectApi
     from ottla.connect.runtime.standalone import Standalone
-    from ottla.http.host import UnsafePages
 
     requests = [read_connector(it) for it in connectors]
     server, address = bind_listener(settings.get("listeners", "http://:8083"))
@@ -57,20 +61,7 @@ def connect_standalone(worker: str, connectors: tuple[str, ...]) -> None:
         running = Standalone(settings, address)
     except (ConfigErrors, ConnectException, OSError) as error:  # also of the file of offsets
         raise click.ClickException(f"{worker}: {error}") from error
-    stopped = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopped.set())
-    try:
-        server.start(ConnectApi(running, cluster_id).pages)
-        server.begin()
-        _create(running, requests)
-        click.echo(f"REST API: http://{address}")
-        stopped.wait()
-    except UnsafePages as error:
-        raise click.ClickException(str(error)) from error
-    finally:
-        server.stop()
-        running.stop()
+    serve(server, address, ConnectApi(running, cluster_id), running, requests)
 
 
 def read_listener(text: str) -> tuple[str, int]:
@@ -106,6 +97,32 @@ def bind_listener(text: str) -> tuple[HttpHost, str]:
     return server, f"{shown}:{server.address[1]}"
 
 
+def serve(
+    server: HttpHost,
+    address: str,
+    api: ConnectApi,
+    worker: HerderThread,
+    requests: Sequence[ConnectorFile] = (),
+) -> None:
+    """Serve a worker's API and create connectors, until a signal; then stop the worker."""
+    from ottla.http.host import UnsafePages
+
+    stopped = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopped.set())
+    try:
+        server.start(api.pages)
+        server.begin()
+        _create(worker, requests)
+        click.echo(f"REST API: http://{address}")
+        stopped.wait()
+    except UnsafePages as error:
+        raise click.ClickException(str(error)) from error
+    finally:
+        server.stop()
+        worker.stop()
+
+
 def find_cluster_id(settings: dict[str, str]) -> str:
     """Ask the brokers of a worker's settings for their cluster's id."""
     from ottla.clients.admin.blocking import Admin
@@ -120,7 +137,7 @@ def find_cluster_id(settings: dict[str, str]) -> str:
         raise click.ClickException(failure_text(error)) from error
 
 
-def read_connector(path: str) -> tuple[str, dict[str, str], Any]:
+def read_connector(path: str) -> ConnectorFile:
     """Return name, settings and initial state of a connector's file.
 
     Tried in this order: JSON of settings, JSON of a request to create, properties (KIP-980).
@@ -147,14 +164,14 @@ def read_connector(path: str) -> tuple[str, dict[str, str], Any]:
     return parsed["name"], parsed, initial
 
 
-def _create(running: Standalone, requests: list[tuple[str, dict[str, str], Any]]) -> None:
+def _create(worker: HerderThread, requests: Sequence[ConnectorFile]) -> None:
     from ottla.connect.errors import ConnectException
     from ottla.connect.runtime.rest import initial_target
 
     for name, config, initial in requests:
         try:
             target = initial_target(initial)
-            created = running.put(name, config, may_replace=False, initial=target)
+            created = worker.put(name, config, may_replace=False, initial=target)
             created.result(_START_TIMEOUT_S)
         except ConnectException as error:
             raise click.ClickException(f"{name}: {error}") from error
