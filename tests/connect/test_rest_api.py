@@ -10,11 +10,12 @@ import pytest
 
 from ottla.connect.errors import BadRequestException, ConnectException
 from ottla.connect.plugins import Plugin
-from ottla.connect.runtime import rest
+from ottla.connect.runtime import rest, sink_offsets
 from ottla.connect.runtime.offsets import OffsetStore
 from ottla.connect.runtime.rest import ConnectApi
 from ottla.connect.runtime.standalone import Standalone
 from ottla.connect.runtime.state import TargetState
+from ottla.connect.settings import OverridePolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -174,3 +175,29 @@ def test_a_client_that_the_policy_refuses_does_not_alter_offsets_either(tmp_path
     with pytest.raises(ConnectException, match="Overrides not allowed"):
         worker.offsets("k").result(5)
     worker.stop()
+
+
+def test_the_admin_client_of_a_connector_has_the_settings_of_its_worker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without a prefix, with its prefix, and the connector's own, which goes before both."""
+    monkeypatch.setattr(sink_offsets, "Admin", lambda config: config)
+    worker = {
+        "bootstrap.servers": "b:1",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
+        "request.timeout.ms": "1",
+        "admin.request.timeout.ms": "2",
+        "admin.retries": "2",
+        "consumer.security.protocol": "SSL",
+        "key.converter": "StringConverter",
+    }
+    config = {"name": "s", "admin.override.retries": "3", "producer.override.retries": "4"}
+    made: Any = sink_offsets.connector_admin(worker, OverridePolicy(), config)
+    assert made == {
+        "bootstrap.servers": "b:1",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
+        "request.timeout.ms": "2",
+        "retries": "3",
+    }

@@ -14,6 +14,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from ottla.clients.admin.blocking import Admin
 from ottla.clients.blocking import Consumer, Producer
 from ottla.connect.errors import ConnectException
 from ottla.connect.runtime.offset_file import decode_offsets, encode_offsets
@@ -256,6 +257,34 @@ def test_dead_letters_and_failures(rest: Rest, bootstrap: str, tmp_path: Path) -
     assert list(headers)[:3] == ["own", "__connect.errors.topic", "__connect.errors.partition"]
     assert headers["__connect.errors.stage"] == b"VALUE_CONVERTER"
     assert headers["__connect.errors.offset"] == b"1"
+
+
+def test_the_topic_of_dead_letters_is_created(tmp_path: Path) -> None:
+    """Also where brokers create none by themselves, with the replication factor of its setting."""
+    with Cluster(config={"auto.create.topics.enable": "false"}) as cluster:
+        with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+            admin.create_topic("mixed", 1)
+        with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+            producer.send_and_wait("mixed", b"{bad")
+        rest = Rest(cluster.bootstrap, tmp_path)
+        config = {
+            "connector.class": "FileStreamSink",
+            "topics": "mixed",
+            "file": str(tmp_path / "out.txt"),
+            "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+            "errors.tolerance": "all",
+            "errors.deadletterqueue.topic.name": "letters",
+        }
+        rest.call("PUT", "/connectors/d/config", config)
+
+        def trace() -> str:
+            return str(rest.call("GET", "/connectors/d/tasks/0/status")[1].get("trace", ""))
+
+        until(lambda: "Could not initialize dead letter queue with topic=letters" in trace())
+        config["errors.deadletterqueue.topic.replication.factor"] = "1"
+        rest.call("PUT", "/connectors/d/config", config)
+        assert values_of(cluster.bootstrap, "letters", 1) == [b"{bad"]
+        rest.close()
 
 
 JAVA_FILE = (

@@ -25,6 +25,22 @@ _TIMEOUT_S: Final = 30.0
 """Time for an answer of the cluster; the herder waits for it."""
 
 
+def connector_admin(
+    settings: Mapping[str, str], overrides: OverridePolicy, config: Mapping[str, str]
+) -> Admin:
+    """Return the admin client of a connector, by its worker's settings and its own.
+
+    Unlike producers and consumers it takes also what the worker's file says without a prefix.
+    """
+    overrides.require(config)
+    merged = {
+        **settings,
+        **below(settings, "admin."),
+        **below(config, "admin.override."),
+    }
+    return Admin(config={name: it for name, it in merged.items() if name in AdminConfig.keys})
+
+
 class SinkOffsets:
     """Reads and alters the offsets of groups."""
 
@@ -32,19 +48,10 @@ class SinkOffsets:
         """Take the worker's settings, and what connectors may change of them."""
         self._settings, self._overrides = settings, overrides
 
-    def _admin(self, config: Mapping[str, str]) -> Admin:
-        self._overrides.require(config)
-        settings = {
-            "bootstrap.servers": self._settings["bootstrap.servers"],
-            **below(self._settings, "admin."),
-            **below(config, "admin.override."),
-        }
-        return Admin(config={key: it for key, it in settings.items() if key in AdminConfig.keys})
-
     def all_of(self, name: str, config: Mapping[str, str]) -> list[dict[str, Any]]:
         """Return partitions and offsets of a connector."""
         group = config.get("consumer.override.group.id", f"connect-{name}")
-        with self._admin(config) as admin:
+        with connector_admin(self._settings, self._overrides, config) as admin:
             committed = admin.list_group_offsets(group, timeout=_TIMEOUT_S)
         return [
             {
@@ -64,7 +71,7 @@ class SinkOffsets:
     ) -> bool:
         """Set offsets, or forget all; whether the connector has looked at them."""
         group = config.get("consumer.override.group.id", f"connect-{name}")
-        with self._admin(config) as admin:
+        with connector_admin(self._settings, self._overrides, config) as admin:
             if offsets is None:
                 known = admin.list_group_offsets(group, timeout=_TIMEOUT_S)
                 wanted: dict[TopicPartition, int | None] = dict.fromkeys(known)

@@ -19,6 +19,7 @@ from ottla.config.client import ConsumerConfig, ProducerConfig
 from ottla.connect.connector import SinkTask, SourceTask
 from ottla.connect.errors import ConnectException
 from ottla.connect.runtime.pipeline import Converters, Pipeline, below, steps_of
+from ottla.connect.runtime.sink_offsets import connector_admin
 from ottla.connect.runtime.sink_task import SinkContext, SinkLoop
 from ottla.connect.runtime.source_task import OffsetReader, SourceLoop
 from ottla.connect.runtime.state import ConnectorTaskId, RunState, TargetState
@@ -32,6 +33,7 @@ from ottla.connect.settings import (
     SOURCE_PRODUCER,
     OverridePolicy,
 )
+from ottla.errors import KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -322,6 +324,8 @@ class TaskWorker:
         dead_letters = None
         topic = values["errors.deadletterqueue.topic.name"]
         if topic:
+            factor = values["errors.deadletterqueue.topic.replication.factor"]
+            self._create_dead_letter_topic(config, topic, factor)
             dead_letters = DeadLetters(
                 self._producer(start, "dlq-producer"),
                 topic,
@@ -355,6 +359,20 @@ class TaskWorker:
         finally:
             if dead_letters is not None:
                 dead_letters.close()
+
+    def _create_dead_letter_topic(
+        self, config: Mapping[str, str], topic: str, replication_factor: int
+    ) -> None:
+        """Create the topic unless it exists: without it a sink would wait at its first letter."""
+        try:
+            with connector_admin(self._settings, self._overrides, config) as admin:
+                # listed first: whoever may not create topics can use one
+                if all(it.name != topic for it in admin.list_topics()):
+                    log.warning("Topic %s doesn't exist. Will attempt to create topic.", topic)
+                    admin.create_topic(topic, 1, replication_factor, if_not_exists=True)
+        except (KafkaError, TimeoutError) as error:
+            text = f"Could not initialize dead letter queue with topic={topic}"
+            raise ConnectException(text) from error
 
     # ------------------------------------------------------------ clients
 
