@@ -16,6 +16,8 @@ import pytest
 
 from ottla.connect.plugins import PLUGINS
 from ottla.connect.runtime.offset_file import decode_offsets, encode_offsets
+from ottla.connect.runtime.validation import key_info
+from ottla.connect.settings import SINK, SOURCE
 from tests.connect.cases import Case, answer, converter_case, normal, random_case
 
 if TYPE_CHECKING:
@@ -122,6 +124,28 @@ def test_few_answers_are_reviewed_differences(
 ) -> None:
     """The comparison does not pass because everything is excused."""
     assert sum(theirs != ours for _, theirs, ours in answers) < len(answers) * 0.05
+
+
+def test_settings_are_equal(kafka: Kafka) -> None:
+    """As the REST API describes them; Kafka's documents of all connectors' are longer."""
+    tables = {it.java_class: it.load().definitions for it in PLUGINS if "apache" in it.java_class}
+    tables |= {"SINK": SINK, "SOURCE": SOURCE}
+    classes = kafka.compile(HERE / "java" / "PluginSettings.java")
+    done = kafka.run("PluginSettings", *tables, classes=classes)
+    theirs = [tuple(line.split("\t")) for line in done.stdout.splitlines()]
+    ours: list[tuple[str, ...]] = []
+    for name, table in tables.items():
+        for key in table.keys.values():
+            info = key_info(key)
+            del info["dependents"]
+            if name in {"SINK", "SOURCE"}:
+                del info["documentation"]
+            ours.append((name, *(_text(it) for it in info.values())))
+    assert sorted(ours) == sorted(theirs)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def test_offset_files_are_read_by_either_worker(kafka: Kafka, tmp_path: Path) -> None:

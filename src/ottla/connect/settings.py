@@ -79,8 +79,10 @@ class _Form:
         self.definitions = ConfigDefinitions()
         self._group, self._order = COMMON, 0
 
-    def group(self, name: str) -> None:
-        self._group, self._order = name, 0
+    def group(self, name: str, start: int | None = None) -> None:
+        """Begin a group, whose numbers follow `start` or those of the group before, as Kafka's."""
+        self._group = name
+        self._order = self._order if start is None else start
 
     def add(self, setting: _Setting) -> None:
         self._order += 1
@@ -165,7 +167,7 @@ def _add_steps(form: _Form) -> None:
 
 def _add_errors(form: _Form) -> None:
     text = Type.STRING
-    form.group(ERRORS)
+    form.group(ERRORS, 0)
     form.add(_Setting(
         "errors.retry.timeout", Type.LONG, 0, MEDIUM, _MEDIUM, "Retry Timeout for Errors",
         "The maximum duration in milliseconds that a failed operation will be reattempted. "
@@ -196,17 +198,18 @@ def _add_errors(form: _Form) -> None:
 
 def _sink() -> ConfigDefinitions:
     form, text = _common(), Type.STRING
-    form.group(COMMON)
+    form.group(COMMON, 3)
     form.add(_Setting(
         "topics", Type.LIST, (), HIGH, _LONG, "Topics",
         "List of topics to consume, separated by commas",
     ))  # fmt: skip
+    form.group(COMMON, 3)  # Kafka numbers both alike
     form.add(_Setting(
         "topics.regex", text, "", HIGH, _LONG, "Topics regex",
         "Regular expression giving topics to consume. Only one of topics or topics.regex should be "
         "specified.",
     ))  # fmt: skip
-    form.group(ERRORS)
+    form.group(ERRORS, 5)
     form.add(_Setting(
         "errors.deadletterqueue.topic.name", text, "", MEDIUM, _MEDIUM,
         "Dead Letter Queue Topic Name",
@@ -230,7 +233,7 @@ def _sink() -> ConfigDefinitions:
 
 def _source() -> ConfigDefinitions:
     form, text = _common(), Type.STRING
-    form.group(TOPIC_CREATION)
+    form.group(TOPIC_CREATION, 0)
     form.add(_Setting(
         "topic.creation.groups", Type.LIST, (), LOW, _LONG, "Topic Creation Groups",
         "Groups of configurations for topics created by source connectors",
@@ -251,7 +254,7 @@ def _source() -> ConfigDefinitions:
         "If 'transaction.boundary' is set to 'interval', determines the interval for producer "
         "transaction commits by connector tasks.",
     ))  # fmt: skip
-    form.group("offsets.topic")
+    form.group("offsets.topic", 0)
     form.add(_Setting(
         "offsets.storage.topic", text, None, LOW, _LONG, "Offsets topic",
         "The name of a separate offsets topic to use for this connector.",
