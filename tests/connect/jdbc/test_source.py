@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import time
 import uuid
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from ottla.connect import data
 from ottla.connect.data import Schema
 from ottla.connect.errors import ConnectException, DataException, RetriableException
 from ottla.connect.jdbc.database import split_name
+from ottla.connect.jdbc.dialects import Sqlite
 from ottla.connect.jdbc.source import JdbcSourceConnector
 from ottla.connect.records import SinkRecord
 from tests.connect.jdbc.tables import (
@@ -32,7 +34,7 @@ from tests.connect.jdbc.tables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from tests.connect.jdbc.databases import Server
 
@@ -264,11 +266,74 @@ def test_tables_are_chosen_and_divided(server: Server) -> None:
     connector.context = context
     connector.start({**base, "table.poll.interval.ms": "50"})
     server.sql(CREATE[server.kind].format("c1"))
-    end = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=30)
-    while not context.asked:
-        assert dt.datetime.now(dt.UTC) < end
+    wait_until(lambda: context.asked)
     assert "c1" in connector.task_configs(1)[0]["tables"]
     connector.stop()
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    """Wait for half a minute at most."""
+    end_s = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end_s
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("server", REAL, indirect=True)
+def test_a_connector_starts_while_the_database_is_away(server: Server) -> None:
+    """It has no tasks at first, and asks for them when the database is there again."""
+    server.sql(CREATE[server.kind].format("items"))
+    connector, context = JdbcSourceConnector(), SourceContext()
+    connector.context = context
+    config = {"mode": "bulk", "topic.prefix": "t-", "name": "s", "connection.attempts": "1"}
+    server.kill()
+    try:
+        connector.start({**server.settings, **config})
+        assert connector.task_configs(1) == []
+    finally:
+        server.start()
+    wait_until(lambda: context.asked)
+    (task,) = connector.task_configs(1)
+    assert split_name(task["tables"])[-1] == "items"
+    connector.stop()
+
+
+@pytest.mark.parametrize("server", ["sqlite"], indirect=True)
+def test_a_first_search_that_cannot_succeed_ends_the_connector(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where an outage came before it; later searches leave the tasks alone."""
+    server.sql(CREATE[server.kind].format("items"))
+    errors: list[Exception] = []
+    connector, context = JdbcSourceConnector(), SourceContext()
+    monkeypatch.setattr(context, "raise_error", errors.append)
+    connector.context = context
+    config = {
+        **server.settings, "mode": "bulk", "topic.prefix": "t-", "name": "s",
+        "connection.backoff.ms": "1", "table.poll.interval.ms": "1",
+    }  # fmt: skip
+    refusal = ConnectException("authentication failed")
+    outcomes: list[Exception] = [RetriableException("away"), RetriableException("away"), refusal]
+    search = Sqlite.tables
+
+    def tables(*arguments: Any) -> Any:
+        if outcomes:
+            raise outcomes.pop(0)
+        return search(*arguments)
+
+    monkeypatch.setattr(Sqlite, "tables", tables)
+    connector.start(config)
+    wait_until(lambda: errors)
+    assert errors == [refusal]
+    outcomes.append(refusal)
+    with pytest.raises(ConnectException, match="authentication"):
+        connector.start(config)
+    connector.start(config)
+    outcomes.append(refusal)
+    wait_until(lambda: not outcomes)
+    connector.stop()
+    assert (errors, context.asked) == ([refusal], 0)
+    assert len(connector.task_configs(1)) == 1
 
 
 @pytest.mark.parametrize("server", KINDS, indirect=True)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from ottla.config.problems import ConfigErrors
 from ottla.connect import PLUGIN_VERSION
 from ottla.connect.connector import ExactlyOnceSupport, SourceConnector, SourceTask
-from ottla.connect.errors import ConnectException
+from ottla.connect.errors import ConnectException, RetriableException
 from ottla.connect.jdbc.database import Database, TableId, split_name
 from ottla.connect.jdbc.dialects import database
 from ottla.connect.jdbc.queries import RowOffset, RowSource, TableQuery
@@ -216,17 +216,22 @@ class JdbcSourceConnector(SourceConnector):
         for problem in _problems(self._values, config):
             raise ConnectException(problem[1])
         self._database = open_database(config, self._values)
-        self._tables: list[TableId] = []
+        self._tables: list[TableId] | None = None
         if not self._values["query"]:
-            self._tables = self._find()
+            try:
+                self._tables = self._find()
+            except RetriableException as error:
+                # as a task does: the database may be away when the worker starts
+                log.warning("The search for tables is repeated: %s", str(error).strip())
             threading.Thread(target=self._watch, name="ottla-jdbc-tables", daemon=True).start()
 
     def task_configs(self, tasks_max: int) -> Sequence[Mapping[str, str]]:
         """Return one task for a query, else groups of tables of about the same size."""
         if self._values["query"]:
             return [dict(self._config)]
-        count = min(tasks_max, len(self._tables))
-        groups = [self._tables[it::count] for it in range(count)]
+        found = self._tables or []
+        count = min(tasks_max, len(found))
+        groups = [found[it::count] for it in range(count)]
         return [
             {**self._config, TABLES: ",".join(map(_quoted, tables)), "tables.fetched": "true"}
             for tables in groups
@@ -279,7 +284,8 @@ class JdbcSourceConnector(SourceConnector):
         except Exception as error:
             if isinstance(error, ConnectException):
                 raise
-            raise ConnectException(f"The search for tables failed: {error}") from error
+            kind = RetriableException if connection.is_retriable(error) else ConnectException
+            raise kind(f"The search for tables failed: {error}") from error
         finally:
             connection.drop()
         tables = [it for it in found if _is_wanted(it, values)]
@@ -296,11 +302,18 @@ class JdbcSourceConnector(SourceConnector):
 
     def _watch(self) -> None:
         """Ask for new tasks when there are other tables; an error is the next search's."""
-        interval_s = self._values["table.poll.interval.ms"] / 1000
-        while not self._database.is_stopped.wait(interval_s):
+        interval_ms: int = self._values["table.poll.interval.ms"]
+        first_ms = min(interval_ms, self._values["connection.backoff.ms"])
+        while True:
+            is_first = self._tables is None
+            if self._database.is_stopped.wait((first_ms if is_first else interval_ms) / 1000):
+                return
             try:
                 tables = self._find()
             except ConnectException as error:
+                if is_first and not isinstance(error, RetriableException):
+                    self.context.raise_error(error)  # as `start` does
+                    return
                 log.warning("%s", str(error).strip())
                 continue
             if tables != self._tables:
