@@ -12,10 +12,10 @@ from ottla.connect.mirror.checkpoint import MirrorCheckpointConnector, MirrorChe
 from ottla.connect.mirror.clusters import TopicFollower, create_compacted
 from ottla.connect.mirror.heartbeat import MirrorHeartbeatConnector
 from ottla.connect.mirror.records import MirrorCheckpoint, OffsetSync
-from ottla.connect.mirror.settings import TASK_GROUPS, TASK_PARTITIONS
+from ottla.connect.mirror.settings import TASK_GROUPS, TASK_PARTITIONS, MirrorSettings
 from ottla.connect.mirror.source import MirrorSourceConnector, MirrorSourceTask
 from ottla.connect.records import SourceRecord
-from ottla.errors import ClosedError, CorruptMessage, ErrorCode, KafkaError
+from ottla.errors import ClosedError, ConfigError, CorruptMessage, ErrorCode, KafkaError
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -117,6 +117,45 @@ def test_a_topic_that_is_shorter_than_before_is_read_again() -> None:
     assert follower.read_to_end(lambda: False)
     assert ("seek_to_beginning", (at,)) in consumer.calls
     assert read == [record]
+
+
+def test_a_topic_that_becomes_shorter_while_it_is_read_is_read_to_its_new_end() -> None:
+    """Else a read would wait until the new topic is as long as the old one was."""
+    at = TopicPartition("s", 0)
+    consumer = Fake(end_offsets=[{at: 500}, {at: 1}], position=[400, 400, 1], poll=[[]])
+    follower = TopicFollower(consumer, "s", lambda _: None)  # type: ignore[arg-type]
+    assert follower.read_to_end(lambda: not consumer.answers["position"])
+
+
+@pytest.mark.parametrize(
+    ("task", "method", "number"),
+    [
+        (MirrorCheckpointTask(), "consumer", 2),
+        (MirrorSourceTask(), "offset_sync_producer", 1),
+    ],
+)
+def test_a_start_that_fails_leaves_no_client_open(
+    monkeypatch: pytest.MonkeyPatch,
+    task: MirrorCheckpointTask | MirrorSourceTask,
+    method: str,
+    number: int,
+) -> None:
+    """The worker stops a task also if it could not start."""
+    make, calls = getattr(MirrorSettings, method), []
+
+    def fail_at_last(*arguments: Any) -> Any:
+        calls.append(arguments)
+        if len(calls) == number:
+            raise ConfigError("wrong")
+        return make(*arguments)
+
+    monkeypatch.setattr(MirrorSettings, method, fail_at_last)
+    task.context = Context()  # type: ignore[assignment]
+    before = set(threading.enumerate())
+    with pytest.raises(ConfigError):
+        task.start({**UNREACHABLE, TASK_GROUPS: "g", TASK_PARTITIONS: "t-0"})
+    task.stop()
+    assert set(threading.enumerate()) <= before
 
 
 def test_topics_that_may_not_be_created_are_assumed_to_be_there() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from ottla.clients.offsets import OffsetAndMetadata
@@ -56,17 +57,15 @@ class MirrorCheckpointTask(SourceTask):
         self._lock = threading.Lock()  # as `stop` may come from another thread, at any time
         self._is_ready = False
         self._checkpoints: dict[str, dict[TopicPartition, MirrorCheckpoint]] = {}
-        self._source = settings.admin("source", "checkpoint-source-admin")
-        self._target = settings.admin("target", "checkpoint-target-admin")
-        side = "source" if settings.syncs_at_source else "target"
-        self._consumers = [
-            settings.consumer("target", "checkpoints"),
-            settings.consumer(side, "offset-syncs"),
-        ]
+        self._clients = clients = ExitStack()  # so that `stop` closes those of a start that failed
+        self._source = clients.enter_context(settings.admin("source", "checkpoint-source-admin"))
+        self._target = clients.enter_context(settings.admin("target", "checkpoint-target-admin"))
+        self._earlier_consumer = clients.enter_context(settings.consumer("target", "checkpoints"))
         topic = settings.policy.checkpoints_topic(settings.source)
-        self._earlier = TopicFollower(self._consumers[0], topic, self._read_checkpoint)
-        topic = settings.offset_syncs_topic
-        self._follower = TopicFollower(self._consumers[1], topic, self._read_sync)
+        self._earlier = TopicFollower(self._earlier_consumer, topic, self._read_checkpoint)
+        side = "source" if settings.syncs_at_source else "target"
+        consumer = clients.enter_context(settings.consumer(side, "offset-syncs"))
+        self._follower = TopicFollower(consumer, settings.offset_syncs_topic, self._read_sync)
         self._store = OffsetSyncStore()
         self._emit_due_s = self._sync_due_s = time.monotonic()
 
@@ -127,8 +126,8 @@ class MirrorCheckpointTask(SourceTask):
             self._is_stopped.wait(RETRY_S)
             return False
         self._store.read_to_end()
-        self._consumers[0].close()  # else it goes on to fetch the checkpoints of this task
         self._is_ready = True
+        self._earlier_consumer.close()  # else it goes on to fetch the checkpoints of this task
         return True
 
     # ------------------------------------------------------------ checkpoints
@@ -223,8 +222,7 @@ class MirrorCheckpointTask(SourceTask):
         """Wake `poll` up, and close the clients."""
         self._is_stopped.set()
         with self._lock:
-            for client in (*self._consumers, self._source, self._target):
-                client.close()
+            self._clients.close()
 
 
 def _is_news(made: MirrorCheckpoint, known: MirrorCheckpoint | None) -> bool:

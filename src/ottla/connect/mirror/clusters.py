@@ -63,20 +63,26 @@ class TopicFollower:
 
     def read_to_end(self, is_stopped: Callable[[], bool]) -> bool:
         """Read to the present end; False if it was stopped before."""
-        end = self._consumer.end_offsets([self._partition])[self._partition]
+        end = self._end()
         if self._consumer.position(self._partition) > end:
             # the topic was created again, or lost records: no fetch below the end would show it
             self._consumer.seek_to_beginning(self._partition)
         while self._consumer.position(self._partition) < end:
             if is_stopped():
                 return False
-            for record in self._consumer.poll(_READ_S):
+            records = self._consumer.poll(_READ_S)
+            if not records:
+                end = self._end()  # before the former one, if the topic was created again just now
+            for record in records:
                 try:
                     self._read(record)
                 except ConnectException as error:
                     at = f"{record.topic}-{record.partition} at {record.offset}"
                     log.warning("%s is skipped: %s", at, error)
         return True
+
+    def _end(self) -> int:
+        return self._consumer.end_offsets([self._partition])[self._partition]
 
 
 class MirrorSchedule:

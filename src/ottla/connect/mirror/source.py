@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ottla.clients.admin.configs import ConfigEntry
+    from ottla.clients.blocking import Producer
     from ottla.clients.producer.batches import Delivery
     from ottla.config.definition import ConfigDefinitions
 
@@ -82,8 +83,7 @@ class MirrorSourceTask(SourceTask):
         self._is_stopping = threading.Event()
         self._error_due_s = time.monotonic()
         self._lock = threading.Lock()  # as `stop` may come from another thread, at any time
-        emits = settings.values["emit.offset-syncs.enabled"]
-        self._producer = settings.offset_sync_producer() if emits else None
+        self._producer: Producer | None = None
         role = f"replication-consumer-{config.get(TASK_INDEX, 0)}"
         self._consumer = settings.consumer("source", role)
         self._consumer.assign(partitions)
@@ -91,6 +91,9 @@ class MirrorSourceTask(SourceTask):
         for partition, offset in zip(self._wrapped, stored, strict=True):
             if offset is not None:  # else auto.offset.reset says where to begin
                 self._consumer.seek(partition, int(offset[OFFSET]) + 1)
+        if settings.values["emit.offset-syncs.enabled"]:
+            # after the consumer, so that `stop` closes both if one cannot start
+            self._producer = settings.offset_sync_producer()
 
     def poll(self) -> Sequence[SourceRecord] | None:
         """Return the next records as they are to be in the target."""
