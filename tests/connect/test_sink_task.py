@@ -16,6 +16,7 @@ from ottla.connect.runtime.sink_task import SinkContext, SinkLoop
 from ottla.connect.runtime.state import ConnectorTaskId, TargetState
 from ottla.connect.runtime.tasks import TaskControl
 from ottla.connect.runtime.tolerance import DeadLetters, ErrorHandler, ErrorStage, Tolerance
+from ottla.connect.transforms.records import Filter
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -224,6 +225,70 @@ def test_a_record_of_an_earlier_batch_can_be_reported() -> None:
     consumer.steps = [lambda: [consumed(0, b"first")], last]
     run()
     assert letters.sent == [b"first"]
+
+
+class Ending(Refusing):
+    """Fails in `put` of bad records, and in all that follows."""
+
+    has_failed = False
+
+    def put(self, records: Sequence[SinkRecord]) -> None:
+        """Fail for a bad record."""
+        self.has_failed = any(it.value == "bad" for it in records)
+        if self.has_failed:
+            raise ValueError("the database is gone")
+
+    def flush(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Fail after `put` has."""
+        del offsets
+        if self.has_failed:
+            raise ValueError("no connection")
+
+    def stop(self) -> None:
+        """Fail."""
+        raise AttributeError("_connection")
+
+
+def test_the_failure_of_a_task_is_not_that_of_its_end() -> None:
+    """Its trace says why it failed, not which call of its end did after that."""
+    task, consumer = Ending(), FakeConsumer()
+    run, _ = loop_of(task, consumer)
+    consumer.steps = [lambda: [consumed(0)], lambda: [consumed(1, b"bad")]]
+    with pytest.raises(ConnectException, match="Exiting WorkerSinkTask"):
+        run()
+    assert consumer.committed == [{PART: 1}]
+
+
+def test_a_stop_that_fails_fails_no_task(caplog: pytest.LogCaptureFixture) -> None:
+    """As in Kafka, it is logged, and the transforms are closed."""
+    task, consumer = Ending(), FakeConsumer()
+    closed: list[Any] = []
+
+    def close(step: Filter) -> None:
+        closed.append(step)
+        raise ValueError("no thread")
+
+    config = {
+        "transforms": "a,b",
+        "transforms.a.type": "Filter",
+        "transforms.b.type": "Filter",
+        "transforms.a.predicate": "p",
+        "transforms.b.predicate": "p",
+        "predicates": "p",
+        "predicates.p.type": "RecordIsTombstone",
+    }
+    run, control = loop_of(task, consumer, config=config)
+
+    def last() -> Sequence[Any]:
+        control.stop()
+        return []
+
+    consumer.steps = [last]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Filter, "close", close)
+        run()
+    assert len(closed) == 2
+    assert "stopping the task failed" in caplog.text
 
 
 def test_a_predicate_that_does_not_exist_is_not_left_out() -> None:

@@ -141,6 +141,29 @@ def test_no_offset_after_a_refused_record() -> None:
     assert task.stops == 1
 
 
+def test_the_failure_of_a_task_is_not_that_of_its_last_commit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its trace says why it failed, as in Kafka."""
+    task = Lines("a")
+    loop, _, store = loop_of(task)
+    poll = task.poll
+
+    def fail_then() -> Sequence[SourceRecord] | None:
+        if task.values:
+            return poll()
+        raise ValueError("the source is gone")
+
+    def refuse(_connector: str, _offsets: Any) -> None:
+        raise ConnectException("no offset can be stored")
+
+    monkeypatch.setattr(task, "poll", fail_then)
+    monkeypatch.setattr(store, "put", refuse)
+    with pytest.raises(ConnectException, match="Unhandled exception in error handler"):
+        loop.run({})
+    assert task.stops == 1
+
+
 def test_a_refused_record_that_is_tolerated_is_passed() -> None:
     """It is written nowhere, and what follows is."""
     task = Lines("a", "bad", "c")

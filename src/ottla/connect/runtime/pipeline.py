@@ -5,6 +5,7 @@ Kafka: org.apache.kafka.connect.runtime.{TransformationChain, TransformationStag
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.connect.data import Header
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from ottla.connect.records import ConnectRecord, SourceRecord
     from ottla.connect.runtime.tolerance import ErrorHandler
     from ottla.connect.transforms import Transformation
+
+log = logging.getLogger("ottla.connect")
 
 
 def below(config: Mapping[str, str], prefix: str) -> dict[str, str]:
@@ -180,9 +183,12 @@ class Pipeline:
         return self.transform(record)
 
     def close(self) -> None:
-        """Release the transforms."""
+        """Release the transforms; failures are logged only."""
         for step in self._steps:
-            step.transform.close()
+            try:
+                step.transform.close()
+            except Exception:
+                log.exception("closing %s failed", type(step.transform).__qualname__)
 
 
 def _application(step: TransformStep, record: ConnectRecord) -> Callable[[], ConnectRecord | None]:

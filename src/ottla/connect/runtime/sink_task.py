@@ -122,29 +122,28 @@ class SinkLoop(RebalanceListener):
 
     def run(self, config: Mapping[str, str], topics: Sequence[str], pattern: str | None) -> None:
         """Start the task and move records; offsets are committed at the end."""
+        try:
+            self._control.run(lambda: self._work(config, topics, pattern), self._close_consumer)
+        finally:
+            self._control.run_quietly(self._task.stop, "stopping the task")
+            self._pipeline.close()
+
+    def _work(self, config: Mapping[str, str], topics: Sequence[str], pattern: str | None) -> None:
         control, consumer = self._control, self._consumer
         control.wake = consumer.wakeup
-        try:
-            self._task.start(config)
-            if pattern is None:
-                consumer.subscribe(topics, listener=self)
-            else:
-                consumer.subscribe(pattern=pattern, listener=self)
-            control.report_started()
-            due_s = control.now_s() + self._commit_interval_s
-            while not control.is_stopping:
-                self._turn()
-                if control.now_s() >= due_s or self._context.wants_commit:
-                    self._context.wants_commit = False
-                    self._commit(tuple(self._offsets))
-                    due_s = control.now_s() + self._commit_interval_s
-        finally:
-            control.wake = lambda: None
-            try:
-                self._close_consumer()
-            finally:
-                self._task.stop()
-                self._pipeline.close()
+        self._task.start(config)
+        if pattern is None:
+            consumer.subscribe(topics, listener=self)
+        else:
+            consumer.subscribe(pattern=pattern, listener=self)
+        control.report_started()
+        due_s = control.now_s() + self._commit_interval_s
+        while not control.is_stopping:
+            self._turn()
+            if control.now_s() >= due_s or self._context.wants_commit:
+                self._context.wants_commit = False
+                self._commit(tuple(self._offsets))
+                due_s = control.now_s() + self._commit_interval_s
 
     def _turn(self) -> None:
         """Take the next records to the sink, or again those that it has refused."""
@@ -245,6 +244,7 @@ class SinkLoop(RebalanceListener):
 
     def _close_consumer(self) -> None:
         """Commit, close the partitions and leave the group."""
+        self._control.wake = lambda: None
         try:
             self._end_partitions(tuple(self._consumer.assignment), commits=True)
         finally:

@@ -89,33 +89,33 @@ class SourceLoop:
 
     def run(self, config: Mapping[str, str]) -> None:
         """Start the task and move records; the offsets are stored at the end, also of a failure."""
-        control = self._control
         try:
-            self._task.start(config)
-            self._has_started = True
-            # from now on another thread may end `poll` by `stop`
-            control.wake = self._wake
-            control.report_started()
-            due_s = control.now_s() + self._flush_interval_s
-            while not control.is_stopping:
-                if control.is_paused:
-                    self._flush()
-                    control.wait_while_paused()
-                    continue
-                records = self._poll()
-                if control.is_abandoned:
-                    break
-                self._send(records)
-                self._settle()
-                if control.now_s() >= due_s:
-                    self._try_to_commit()
-                    due_s = control.now_s() + self._flush_interval_s
+            self._control.run(lambda: self._work(config), self._end)
         finally:
-            try:
-                self._end()
-            finally:
-                self._stop_task()
-                self._pipeline.close()
+            self._stop_task()
+            self._pipeline.close()
+
+    def _work(self, config: Mapping[str, str]) -> None:
+        control = self._control
+        self._task.start(config)
+        self._has_started = True
+        # from now on another thread may end `poll` by `stop`
+        control.wake = self._wake
+        control.report_started()
+        due_s = control.now_s() + self._flush_interval_s
+        while not control.is_stopping:
+            if control.is_paused:
+                self._flush()
+                control.wait_while_paused()
+                continue
+            records = self._poll()
+            if control.is_abandoned:
+                break
+            self._send(records)
+            self._settle()
+            if control.now_s() >= due_s:
+                self._try_to_commit()
+                due_s = control.now_s() + self._flush_interval_s
 
     def _wake(self) -> None:
         """End `poll` from a thread of its own: the herder waits for no task (KAFKA-10792)."""
@@ -125,13 +125,9 @@ class SourceLoop:
     def _stop_task(self) -> None:
         """Stop the task, once; returns when it has stopped."""
         with self._stop_lock:
-            if self._is_stopped:
-                return
-            self._is_stopped = True
-            try:
-                self._task.stop()
-            except Exception:
-                log.exception("%s: stopping the task failed", self._control.id)
+            if not self._is_stopped:
+                self._is_stopped = True
+                self._control.run_quietly(self._task.stop, "stopping the task")
 
     def _poll(self) -> Sequence[SourceRecord]:
         batch = self._handler.run(ErrorStage.TASK_POLL, self._task, self._task.poll)

@@ -69,10 +69,7 @@ class TaskControl:
         self._wake()
 
     def _wake(self) -> None:
-        try:
-            self.wake()
-        except Exception:
-            log.exception("%s: waking the task up failed", self.id)  # the herder goes on
+        self.run_quietly(self.wake, "waking the task up")  # the herder goes on
 
     def set_target(self, target: TargetState) -> None:
         """Pause or resume the task."""
@@ -80,6 +77,22 @@ class TaskControl:
             self.target = target
             self._changed.notify_all()
         self._wake()
+
+    def run_quietly(self, step: Callable[[], None], name: str) -> None:
+        """Run a step whose failure is logged only."""
+        try:
+            step()
+        except Exception:
+            log.exception("%s: %s failed", self.id, name)
+
+    def run(self, work: Callable[[], None], end: Callable[[], None]) -> None:
+        """Run the work of the task, then its end; of two failures the first is raised."""
+        try:
+            work()
+        except BaseException:
+            self.run_quietly(end, "the end of a failed task")
+            raise
+        end()
 
     def wait(self, seconds: float) -> bool:
         """Wait; True as soon as the task is to end."""

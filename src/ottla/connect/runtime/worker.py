@@ -358,7 +358,7 @@ class TaskWorker:
             loop.run(start.config, values["topics"], values["topics.regex"] or None)
         finally:
             if dead_letters is not None:
-                dead_letters.close()
+                control.run_quietly(dead_letters.close, "closing the dead letters")
 
     def _create_dead_letter_topic(
         self, config: Mapping[str, str], topic: str, replication_factor: int
