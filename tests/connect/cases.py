@@ -13,7 +13,6 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.config.problems import ConfigErrors
 from ottla.connect.converters.json import JsonConverter
 from ottla.connect.data import (
     BOOLEAN,
@@ -420,7 +419,7 @@ def answer(case: Case) -> dict[str, Any]:
     """Return the answer of our class to a case."""
     try:
         return _answer(case)
-    except (ConfigErrors, ValueError, Exception) as error:
+    except Exception as error:
         return {"class": type(error).__name__, "error": str(error)}
 
 

@@ -37,7 +37,10 @@ class HeaderConverter(ABC):
 
     def configure_header(self, settings: Mapping[str, str]) -> None:
         """Take the settings for headers; ConfigErrors for invalid ones."""
-        self.definitions.parse({**settings, "converter.type": "header"})
+        self._use(self.definitions.parse({**settings, "converter.type": "header"}))
+
+    def _use(self, values: Mapping[str, Any]) -> None:  # noqa: B027 - some have no settings
+        """Take the parsed settings."""
 
     @abstractmethod
     def from_connect_header(
@@ -60,13 +63,6 @@ class Converter(HeaderConverter):
         self._use(
             self.definitions.parse({**settings, "converter.type": "key" if is_key else "value"})
         )
-
-    def configure_header(self, settings: Mapping[str, str]) -> None:
-        """Take the settings for headers; ConfigErrors for invalid ones."""
-        self._use(self.definitions.parse({**settings, "converter.type": "header"}))
-
-    def _use(self, values: Mapping[str, Any]) -> None:
-        """Take the parsed settings."""
 
     @abstractmethod
     def from_connect(

@@ -194,11 +194,12 @@ class JsonConverter(Converter):
         self._writers: _Cache[tuple[str, Writer]] = _Cache(size)
         self._readers: _Cache[tuple[Schema | None, Reader]] = _Cache(size)
         self._prefixes: list[tuple[str, Schema | None, Reader]] = []
-        self._schema: Schema | None = None
+        self._fixed: tuple[Schema, Reader] | None = None
         content = values["schema.content"]
         if content:
             parsed = _parse(content, _EXACT, "Failed to parse schema in converter config: ")
-            self._schema = self._read_schema(parsed)
+            schema = self._read_schema(parsed)
+            self._fixed = None if schema is None else (schema, self._reader(schema))
 
     # -------------------------------------------------------- writing
 
@@ -304,11 +305,9 @@ class JsonConverter(Converter):
             if not self._with_schemas:
                 value = _parse(text, _PLAIN, _NOT_READ)
                 return SchemaAndValue(None, None if value is _MISSING else value)
-            if self._schema is not None:
-                reader = self._readers.get(self._schema) or self._readers.add(
-                    self._schema, (self._schema, self._reader(self._schema))
-                )
-                return SchemaAndValue(self._schema, reader[1](_parse(text, _EXACT, _NOT_READ)))
+            if self._fixed is not None:
+                fixed, read = self._fixed
+                return SchemaAndValue(fixed, read(_parse(text, _EXACT, _NOT_READ)))
             for prefix, schema, read in self._prefixes:
                 if text.startswith(prefix):
                     payload = _parsed_payload(text, len(prefix))
