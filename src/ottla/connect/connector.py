@@ -110,6 +110,25 @@ class SinkConnector(Connector):
         return False
 
 
+class UniformSinkConnector(SinkConnector):
+    """A sink whose tasks all have its own settings: their group divides the partitions."""
+
+    def start(self, config: Mapping[str, str]) -> None:
+        """Take the settings."""
+        self._config = config
+
+    def task_configs(self, tasks_max: int) -> Sequence[Mapping[str, str]]:
+        """Return the connector's settings for each task."""
+        return [self._config] * tasks_max
+
+    def alter_offsets(
+        self, config: Mapping[str, str], offsets: Mapping[TopicPartition, int | None]
+    ) -> bool:
+        """Accept all: the sink's data say nothing about offsets."""
+        del config, offsets
+        return True
+
+
 class Task(ABC):
     """One thread's share of a connector."""
 

@@ -21,10 +21,10 @@ from ottla.config.definition import HIGH, ConfigDefinitions, Type
 from ottla.connect.connector import (
     Connector,
     ExactlyOnceSupport,
-    SinkConnector,
     SinkTask,
     SourceConnector,
     SourceTask,
+    UniformSinkConnector,
 )
 from ottla.connect.data import Schema, SchemaType, Struct
 from ottla.connect.records import SinkRecord, SourceRecord
@@ -237,23 +237,6 @@ class _SinkTask(SinkTask):
         self._sink.flush()
 
 
-class _SinkConnector(SinkConnector):
-    def start(self, config: Mapping[str, str]) -> None:
-        """Take the settings."""
-        self._config = config
-
-    def task_configs(self, tasks_max: int) -> Sequence[Mapping[str, str]]:
-        """Return the same settings for each task; the group divides the partitions."""
-        return [self._config] * tasks_max
-
-    def alter_offsets(
-        self, config: Mapping[str, str], offsets: Mapping[TopicPartition, int | None]
-    ) -> bool:
-        """Accept all; a sink with `next_offset` goes on from its own."""
-        del config, offsets
-        return True
-
-
 @cache
 def _source_definitions(source_class: type[Source]) -> ConfigDefinitions:
     definitions = ConfigDefinitions(source_class.definitions.keys)
@@ -276,7 +259,7 @@ def connector_class(of: type[Any]) -> type[Any]:
     elif issubclass(of, Sink):
         task = type(f"{name}Task", (_SinkTask,), shared | {"sink_class": of})
         shared |= {"definitions": of.definitions}
-        base = _SinkConnector
+        base = UniformSinkConnector  # a sink with `next_offset` goes on from its own offsets
     else:
         return of
     return type(name, (base,), shared | {"version": of.version, "task_class": task})

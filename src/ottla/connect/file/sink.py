@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, TextIO
 
 from ottla.config.definition import HIGH, ConfigDefinitions, Type
 from ottla.connect import PLUGIN_VERSION
-from ottla.connect.connector import SinkConnector, SinkTask
+from ottla.connect.connector import SinkTask, UniformSinkConnector
 from ottla.connect.errors import ConnectException
 from ottla.connect.values import display_text
 
@@ -59,24 +59,9 @@ class FileStreamSinkTask(SinkTask):
             self._stream.close()
 
 
-class FileStreamSinkConnector(SinkConnector):
+class FileStreamSinkConnector(UniformSinkConnector):
     """Writes one file by each task."""
 
     version: ClassVar[str] = PLUGIN_VERSION
     definitions: ClassVar[ConfigDefinitions] = DEFINITIONS
     task_class = FileStreamSinkTask
-
-    def start(self, config: Mapping[str, str]) -> None:
-        """Take the settings."""
-        self._config = config
-
-    def task_configs(self, tasks_max: int) -> Sequence[Mapping[str, str]]:
-        """Return the connector's settings for each task."""
-        return [self._config] * tasks_max
-
-    def alter_offsets(
-        self, config: Mapping[str, str], offsets: Mapping[TopicPartition, int | None]
-    ) -> bool:
-        """Accept all: the file says nothing about offsets."""
-        del config, offsets
-        return True

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ottla.config.problems import ConfigErrors
 from ottla.connect import PLUGIN_VERSION
-from ottla.connect.connector import SinkConnector, SinkTask
+from ottla.connect.connector import SinkTask, UniformSinkConnector
 from ottla.connect.errors import ConnectException, RetriableException
 from ottla.connect.jdbc.dialects import database
 from ottla.connect.jdbc.layout import Layouts, RowLayout, Tables
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from ottla.config.definition import ConfigDefinitions, ConfigValue
     from ottla.connect.jdbc.database import Database, TableId
     from ottla.connect.records import SinkRecord
-    from ottla.types import TopicPartition
 
 log = logging.getLogger("ottla.connect.jdbc")
 _T = TypeVar("_T")
@@ -272,7 +271,7 @@ class JdbcSinkTask(SinkTask):
         self._database.drop()
 
 
-class JdbcSinkConnector(SinkConnector):
+class JdbcSinkConnector(UniformSinkConnector):
     """Writes topics to tables."""
 
     version: ClassVar[str] = PLUGIN_VERSION
@@ -283,11 +282,7 @@ class JdbcSinkConnector(SinkConnector):
         """Take the settings."""
         for problem in _problems(SINK.parse(config), config):
             raise ConnectException(problem[1])
-        self._config = config
-
-    def task_configs(self, tasks_max: int) -> Sequence[Mapping[str, str]]:
-        """Return the connector's settings for each task."""
-        return [self._config] * tasks_max
+        super().start(config)
 
     def validate(self, config: Mapping[str, str]) -> list[ConfigValue]:
         """Check settings one by one, then those that contradict each other."""
@@ -296,13 +291,6 @@ class JdbcSinkConnector(SinkConnector):
             for name, text in _problems(SINK.parse(config), config):
                 next(it for it in outcomes if it.name == name).errors.append(text)
         return outcomes
-
-    def alter_offsets(
-        self, config: Mapping[str, str], offsets: Mapping[TopicPartition, int | None]
-    ) -> bool:
-        """Accept all: the tables say nothing about offsets."""
-        del config, offsets
-        return True
 
 
 def _problems(values: Mapping[str, Any], config: Mapping[str, str]) -> list[tuple[str, str]]:
