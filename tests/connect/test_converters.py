@@ -127,6 +127,17 @@ def test_what_follows_an_envelope_costs_nothing() -> None:
     assert len(converter._prefixes) == 1
 
 
+def test_large_schemas_do_not_fill_the_memory() -> None:
+    """Producers choose the schemas: as many are kept as their texts allow, at least the last."""
+    converter = _json()
+    for size, kept in ((1_500_000, 2), (5_000_000, 1), (1000, 4)):
+        for it in "abcd":
+            schema = '{"type":"int8","doc":"%s"}' % (it * size)
+            data = f'{{"schema":{schema},"payload":1}}'.encode()
+            assert converter.to_connect("t", (), data).value == 1
+        assert len(converter._readers) == kept
+
+
 def test_numbers_without_bounds() -> None:
     """Too large ones are infinite, as in Java; NaN is no decimal; nor are depths without end."""
     converter, plain = _json(), _json(schemas_enable="false", decimal_format="numeric")

@@ -23,8 +23,9 @@ from ottla.connect.data import (
     decimal,
     mapping,
     struct,
+    struct_of,
 )
-from ottla.connect.errors import DataException
+from ottla.connect.errors import DataException, SchemaBuilderException
 
 ORDER = struct("order", id=INT64, note=STRING.as_optional())
 
@@ -39,6 +40,13 @@ def test_a_struct_has_the_fields_of_its_schema() -> None:
         order["price"]
     with pytest.raises(DataException, match=r'^Invalid value: null used for required field: "id"'):
         Struct(ORDER).validate()
+
+
+def test_two_fields_of_a_name() -> None:
+    """Found in one pass: the schemas of messages may have any number of fields."""
+    names = [*map(str, range(50_000)), "49999"]
+    with pytest.raises(SchemaBuilderException, match=r"field name duplication 49999$"):
+        struct_of((name, INT8) for name in names)
 
 
 @pytest.mark.parametrize(

@@ -74,8 +74,7 @@ class Schema:
         """Index the fields by name; SchemaBuilderException for two of the same name."""
         by_name = {it.name: it for it in self.fields}
         if len(by_name) != len(self.fields):
-            names = [it.name for it in self.fields]
-            twin = next(name for name in names if names.count(name) > 1)
+            twin = next(it.name for it in self.fields if by_name[it.name] is not it)
             raise SchemaBuilderException(
                 f"Cannot create field because of field name duplication {twin}"
             )

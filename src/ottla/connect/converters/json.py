@@ -84,6 +84,8 @@ _NOT_READ: Final = "Converting byte[] to Kafka Connect data failed due to serial
 _NOT_WRITTEN: Final = "Converting Kafka Connect data to byte[] failed due to serialization error: "
 # A string without an end is one match, too: an attempt at each of its quotes would be quadratic
 _LEADING_ZEROS: Final = re.compile(r'("(?:[^"\\]|\\.)*+"?)|(?<![\d.eE+-])(-?)0+(?=\d)', re.DOTALL)
+_MAX_CACHED_CHARS: Final = 4 << 20
+"""Of schemas in messages, whose values take 20 times the memory of their texts."""
 _PAYLOAD: Final = ',"payload":'
 _PREFIXES: Final = 8
 """Texts of schemas that are compared with the beginning of a message, before it is parsed."""
@@ -105,17 +107,23 @@ _EXACT: Final = json.JSONDecoder(parse_constant=_no_constant, parse_float=_exact
 
 
 class _Cache(OrderedDict[Any, _T]):
-    """Keeps the newest `size` entries."""
+    """Keeps the newest `size` entries; of texts as keys no more than `_MAX_CACHED_CHARS`."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
         self.size = size
+        self._chars = 0
 
     def add(self, key: Any, value: _T) -> _T:
         self[key] = value
-        if len(self) > max(self.size, 1):
-            self.popitem(last=False)
+        self._chars += _chars(key)
+        while len(self) > 1 and (len(self) > self.size or self._chars > _MAX_CACHED_CHARS):
+            self._chars -= _chars(self.popitem(last=False)[0])
         return value
+
+
+def _chars(key: Any) -> int:
+    return len(key) if isinstance(key, str) else 0
 
 
 class JsonConverter(Converter):
