@@ -245,6 +245,43 @@ class Hanging(SourceConnector):
         return super().validate(config)
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+def test_lines_end_alike_however_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    """LF, CR or both, also where a read ends between them; positions are those after the ends."""
+    monkeypatch.setattr("ottla.connect.file.source._CHUNK", size)
+    monkeypatch.setattr("ottla.connect.file.source._WAIT_S", 0)
+    path = tmp_path / "in.txt"
+    path.write_bytes("a\r\n\rbä\n\n\r\n-\rlong line\n\r".encode())
+    task = FileStreamSourceTask()
+    task.context = OffsetReader(OffsetStore(OffsetFile(str(tmp_path / "none"))), "c", {})
+    task.start({"file": str(path), "topic": "t", "batch.size": "2"})
+    records = [it for _ in range(60) for it in task.poll() or ()]
+    with path.open("ab") as file:
+        file.write(b"x\n")
+    records += [it for _ in range(9) for it in task.poll() or ()]
+    task.stop()
+    assert [(it.value, (it.source_offset or {})["position"]) for it in records] == [
+        ("a", 3), ("", 4), ("bä", 8), ("", 9), ("", 11), ("-", 13), ("long line", 23), ("", 24),
+        ("x", 26),
+    ]  # fmt: skip
+
+
+def test_a_long_line_is_searched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its end would otherwise be looked for from its beginning after each read."""
+    path = tmp_path / "in.txt"
+    path.write_bytes(b"x" * (1 << 20))
+    task = FileStreamSourceTask()
+    task.context = OffsetReader(OffsetStore(OffsetFile(str(tmp_path / "none"))), "c", {})
+    task.start({"file": str(path), "topic": "t"})
+    monkeypatch.setattr(task._is_stopped, "wait", lambda _: False)
+    for _ in range(20):
+        task.poll()
+    assert task._searched == 1 << 20
+    task.stop()
+
+
 def test_a_validation_that_hangs_holds_only_its_request_up(tmp_path: Path) -> None:
     """Others are answered; too many at a time are refused."""
     worker = Standalone(settings_of(tmp_path), "w:1")

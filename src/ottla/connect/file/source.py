@@ -73,7 +73,10 @@ class FileStreamSourceTask(SourceTask):
         self._topic: str = values["topic"]
         self._batch_size: int = values["batch.size"]
         self._stream: BinaryIO | None = None
-        self._text = b""
+        self._text = bytearray()
+        """What was read after the last record."""
+        self._searched = 0
+        """Bytes of it without the end of a line: a long line is searched once."""
         self._position = 0
         self._is_stopped = threading.Event()
         self._lock = threading.Lock()
@@ -144,16 +147,18 @@ class FileStreamSourceTask(SourceTask):
     def _lines(self) -> list[tuple[str, int]]:
         """Take complete lines from what was read, each with the position after it."""
         lines: list[tuple[str, int]] = []
-        text, start = self._text, 0
+        text, start, searched = self._text, 0, self._searched
         while len(lines) < self._batch_size:
-            newline, carriage = text.find(b"\n", start), text.find(b"\r", start)
+            newline, carriage = text.find(b"\n", searched), text.find(b"\r", searched)
             end = newline if carriage < 0 or 0 <= newline < carriage else carriage
             if end < 0 or (end == carriage and end + 1 == len(text)):
-                break  # a `\n` may follow the `\r`
+                searched = len(text) if end < 0 else end  # a `\n` may follow the `\r`
+                break
             after = end + 2 if text[end : end + 2] == b"\r\n" else end + 1
             lines.append((text[start:end].decode(errors="replace"), self._position + after))
-            start = after
-        self._text = text[start:]
+            start = searched = after
+        del text[:start]
+        self._searched = searched - start
         self._position += start
         return lines
 
