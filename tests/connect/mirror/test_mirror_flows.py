@@ -37,7 +37,6 @@ checkpoints.topic.replication.factor=1
 heartbeats.topic.replication.factor=1
 offset.storage.replication.factor=1
 offset.storage.partitions=1
-offset.flush.interval.ms=200
 refresh.topics.interval.seconds=1
 refresh.groups.interval.seconds=1
 emit.checkpoints.interval.seconds=1
