@@ -23,7 +23,7 @@ from tests.ports import free_ports
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-PLACES = ("/usr/lib/postgresql/*/bin", "/usr/sbin", "/usr/bin", "/usr/local/sbin")
+DIRECTORIES = ("/usr/lib/postgresql/*/bin", "/usr/sbin", "/usr/bin", "/usr/local/sbin")
 PACKAGES = {"initdb": "postgresql", "mariadbd": "mariadb-server-core"}
 
 
@@ -33,8 +33,8 @@ def program(name: str) -> str:
         path = shutil.which(name)
         if path is not None:
             return path
-        for place in PLACES:
-            for directory in sorted(Path("/").glob(place[1:])):
+        for pattern in DIRECTORIES:
+            for directory in sorted(Path("/").glob(pattern[1:])):
                 if (directory / name).exists():
                     return str(directory / name)
         if attempt == 0 and os.geteuid() == 0:
@@ -79,7 +79,7 @@ class Server:
             self.sql(f"DROP TABLE IF EXISTS {name}")
 
     def kill(self) -> None:
-        """End the server without a word."""
+        """Kill the server."""
 
     def start(self) -> None:
         """Start the server again, on the same port."""
@@ -94,12 +94,12 @@ class PostgreSqlServer(Server):
     def __init__(self) -> None:
         """Make the directory and start."""
         self._bin = Path(program("initdb")).resolve().parent
-        self._home = Path(tempfile.mkdtemp(prefix="ottla-pg-"))
+        self._directory = Path(tempfile.mkdtemp(prefix="ottla-pg-"))
         self._port = free_ports(1)[0]
         self._as = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
         if self._as:
-            shutil.chown(self._home, "postgres")
-        data = str(self._home / "data")
+            shutil.chown(self._directory, "postgres")
+        data = str(self._directory / "data")
         self._run("initdb", "-D", data, "-A", "trust", "-U", "ottla", "--no-sync")
         self.start()
         super().__init__(
@@ -114,18 +114,18 @@ class PostgreSqlServer(Server):
 
     def start(self) -> None:
         """Start, and wait until connections work."""
-        options = f"-p {self._port} -k {self._home} -c fsync=off -c listen_addresses=127.0.0.1"
-        data, log = str(self._home / "data"), str(self._home / "log")
+        options = f"-p {self._port} -k {self._directory} -c fsync=off -c listen_addresses=127.0.0.1"
+        data, log = str(self._directory / "data"), str(self._directory / "log")
         self._run("pg_ctl", "-D", data, "-o", options, "-l", log, "-w", "start")
 
     def kill(self) -> None:
         """End it without a checkpoint."""
-        self._run("pg_ctl", "-D", str(self._home / "data"), "-m", "immediate", "-w", "stop")
+        self._run("pg_ctl", "-D", str(self._directory / "data"), "-m", "immediate", "-w", "stop")
 
     def close(self) -> None:
         """End it."""
         self.kill()
-        shutil.rmtree(self._home)
+        shutil.rmtree(self._directory)
 
 
 class MariaDbServer(Server):
@@ -134,13 +134,13 @@ class MariaDbServer(Server):
     def __init__(self) -> None:
         """Make the directory and start."""
         self._program = program("mariadbd")
-        self._home = Path(tempfile.mkdtemp(prefix="ottla-maria-"))
+        self._directory = Path(tempfile.mkdtemp(prefix="ottla-maria-"))
         self._port = free_ports(1)[0]
         self._user = (
             [f"--user={os.environ.get('USER', 'root')}"] if os.geteuid() else ["--user=root"]
         )
         command = [
-            "mariadb-install-db", *self._user, f"--datadir={self._home / 'data'}",
+            "mariadb-install-db", *self._user, f"--datadir={self._directory / 'data'}",
             "--auth-root-authentication-method=normal", "--skip-test-db",
         ]  # fmt: skip
         subprocess.run(command, check=True, capture_output=True)
@@ -153,9 +153,9 @@ class MariaDbServer(Server):
         """Start, and wait until connections work."""
         self._process = subprocess.Popen(
             [
-                self._program, *self._user, f"--datadir={self._home / 'data'}",
+                self._program, *self._user, f"--datadir={self._directory / 'data'}",
                 f"--port={self._port}", "--bind-address=127.0.0.1",
-                f"--socket={self._home / 'socket'}", "--innodb-flush-log-at-trx-commit=2",
+                f"--socket={self._directory / 'socket'}", "--innodb-flush-log-at-trx-commit=2",
                 "--innodb-doublewrite=0", "--sync-frm=0",
             ],
             stdout=subprocess.DEVNULL,
@@ -180,4 +180,4 @@ class MariaDbServer(Server):
     def close(self) -> None:
         """End it."""
         self.kill()
-        shutil.rmtree(self._home)
+        shutil.rmtree(self._directory)

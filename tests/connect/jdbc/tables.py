@@ -39,7 +39,7 @@ class SourceContext:
     def __init__(self, stored: Mapping[str, Any] | None = None) -> None:
         self.config: Mapping[str, str] = {}
         self.stored = dict(stored or {})
-        self.asked = 0
+        self.reconfigurations = 0
 
     def offset(self, partition: Mapping[str, Any]) -> Mapping[str, Any] | None:
         return self.stored.get(json.dumps(partition, sort_keys=True))
@@ -51,14 +51,14 @@ class SourceContext:
         self.stored[json.dumps(record.source_partition, sort_keys=True)] = record.source_offset
 
     def request_task_reconfiguration(self) -> None:
-        self.asked += 1
+        self.reconfigurations += 1
 
     def raise_error(self, error: Exception) -> None:
         raise error
 
 
 class SinkContext:
-    """Hears what a sink asks for."""
+    """Keeps what a sink requests and refuses."""
 
     def __init__(self, *, tolerates: bool = False) -> None:
         self.config: Mapping[str, str] = {}

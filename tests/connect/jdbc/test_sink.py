@@ -256,7 +256,7 @@ def test_names_from_records_are_quoted(server: Server) -> None:
 
 @pytest.mark.parametrize("server", KINDS, indirect=True)
 def test_a_table_that_changes_meanwhile_is_looked_at_again(server: Server) -> None:
-    """A dropped table is made again; a column that somebody drops comes back."""
+    """A dropped table is made again; a column that another session drops comes back."""
     task = sink_task(server, {**UPSERT, "auto.evolve": "true"})
     task.put([record(order(1))])
     server.tables("orders")
@@ -266,7 +266,7 @@ def test_a_table_that_changes_meanwhile_is_looked_at_again(server: Server) -> No
     assert rows_of(server) == [(2, None), (3, "ice")]
 
 
-def test_a_database_that_is_away_is_asked_again() -> None:
+def test_writes_to_a_database_that_is_away_are_retried() -> None:
     """RetriableException with the time to wait, until no retry is left."""
     settings = {
         "connection.url": "jdbc:postgresql://127.0.0.1:1/x", "connection.attempts": "1",
@@ -318,7 +318,7 @@ def test_a_record_is_one_dead_letter_however_often_it_is_given_again(tmp_path: P
     task.stop()
 
 
-def test_a_locked_file_is_asked_again(tmp_path: Path) -> None:
+def test_writes_to_a_locked_file_are_retried(tmp_path: Path) -> None:
     """SQLite's lock of another connection passes."""
     import sqlite3
 

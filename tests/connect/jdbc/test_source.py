@@ -237,7 +237,7 @@ def test_rows_of_a_poll_that_fails_come_again(
 
 @pytest.mark.parametrize("server", KINDS, indirect=True)
 def test_tables_are_chosen_and_divided(server: Server) -> None:
-    """By names and patterns; a new table asks for other tasks."""
+    """By names and patterns; a new table has other tasks requested."""
     for name in ("a1", "a2", "b1"):
         server.sql(CREATE[server.kind].format(name))
     base = {**server.settings, "mode": "bulk", "topic.prefix": "t-", "name": "s"}
@@ -266,7 +266,7 @@ def test_tables_are_chosen_and_divided(server: Server) -> None:
     connector.context = context
     connector.start({**base, "table.poll.interval.ms": "50"})
     server.sql(CREATE[server.kind].format("c1"))
-    wait_until(lambda: context.asked)
+    wait_until(lambda: context.reconfigurations)
     assert "c1" in connector.task_configs(1)[0]["tables"]
     connector.stop()
 
@@ -281,7 +281,7 @@ def wait_until(condition: Callable[[], object]) -> None:
 
 @pytest.mark.parametrize("server", REAL, indirect=True)
 def test_a_connector_starts_while_the_database_is_away(server: Server) -> None:
-    """It has no tasks at first, and asks for them when the database is there again."""
+    """It has no tasks at first, and requests them when the database is there again."""
     server.sql(CREATE[server.kind].format("items"))
     connector, context = JdbcSourceConnector(), SourceContext()
     connector.context = context
@@ -292,7 +292,7 @@ def test_a_connector_starts_while_the_database_is_away(server: Server) -> None:
         assert connector.task_configs(1) == []
     finally:
         server.start()
-    wait_until(lambda: context.asked)
+    wait_until(lambda: context.reconfigurations)
     (task,) = connector.task_configs(1)
     assert split_name(task["tables"])[-1] == "items"
     connector.stop()
@@ -332,7 +332,7 @@ def test_a_first_search_that_cannot_succeed_ends_the_connector(
     outcomes.append(refusal)
     wait_until(lambda: not outcomes)
     connector.stop()
-    assert (errors, context.asked) == ([refusal], 0)
+    assert (errors, context.reconfigurations) == ([refusal], 0)
     assert len(connector.task_configs(1)) == 1
 
 
@@ -416,8 +416,10 @@ def test_types_of_columns_are_those_of_confluent(server: Server) -> None:
     task.stop()
     schema = read.value_schema
     assert [it.name for it in schema.fields] == [it[0] for it in table]
-    for name, _, _, wanted, value in table:
-        assert schema.field(name).schema == (wanted if name == required else wanted.as_optional())
+    for name, _, _, expected, value in table:
+        assert schema.field(name).schema == (
+            expected if name == required else expected.as_optional()
+        )
         assert read.value[name] == value, name
     read.value.validate()
     sink = sink_task(server, {})

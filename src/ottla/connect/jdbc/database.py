@@ -98,7 +98,7 @@ class Database(ABC):
     mark: ClassVar[str] = "%s"
     """The parameter in statements."""
     name_bytes_max: ClassVar[int] = 63
-    """Longer names would be cut without a word."""
+    """Longer names would be truncated silently."""
     has_schemas: ClassVar[bool] = True
     ignores_case: ClassVar[bool] = False
     """Whether names of columns that differ in case are the same."""
@@ -234,7 +234,7 @@ class Database(ABC):
         self.connection().commit()
 
     def forget_catalog(self) -> None:  # noqa: B027 - most keep nothing of it
-        """Read again what tables look like, as somebody may have changed them."""
+        """Discard what is cached of the catalog, which other sessions may have changed."""
 
     def drop(self) -> None:
         """Forget the connection: what it did and did not commit is undone."""
@@ -290,14 +290,15 @@ class Database(ABC):
         """Return the tables, the views or both, in the order of their names."""
         schemas = self.schemas(pattern, catalog)
         self.rollback()
-        wanted, found = {it.upper() for it in types}, []
+        kinds = {it.upper() for it in types}
+        tables: list[TableId] = []
         with self._inspect() as inspector:
             for schema in schemas:
-                if "TABLE" in wanted:
-                    found += [TableId(schema, it) for it in inspector.get_table_names(schema)]
-                if "VIEW" in wanted:
-                    found += [TableId(schema, it) for it in inspector.get_view_names(schema)]
-        return sorted(found)
+                if "TABLE" in kinds:
+                    tables += [TableId(schema, it) for it in inspector.get_table_names(schema)]
+                if "VIEW" in kinds:
+                    tables += [TableId(schema, it) for it in inspector.get_view_names(schema)]
+        return sorted(tables)
 
     def columns(self, table: TableId) -> list[TableColumn]:
         """Return a table's columns, none of a table that does not exist."""
@@ -305,7 +306,7 @@ class Database(ABC):
             # types that SQLAlchemy does not know are none of ours either
             warnings.filterwarnings("ignore", "Did not recognize type")
             try:
-                found = inspector.get_columns(table.name, table.schema)
+                reflected = inspector.get_columns(table.name, table.schema)
             except NoSuchTableError:
                 return []
         return [
@@ -316,7 +317,7 @@ class Database(ABC):
                 it["default"] is not None or bool(it.get("identity") or it.get("computed")),
                 it.get("autoincrement") is True or bool(it.get("identity")),
             )
-            for it in found
+            for it in reflected
         ]
 
     # ------------------------------------------------------------ new tables

@@ -105,7 +105,7 @@ class PostgreSql(Database):
         return not re.search("authentication failed|does not exist|certificate", str(error))
 
     def stream(self) -> Any:
-        """Return a cursor of the server, of which rows are fetched by and by."""
+        """Return a cursor of the server, whose rows are fetched in portions."""
         from psycopg.types.string import TextLoader
 
         cursor = self.connection().cursor(name="ottla")
@@ -189,12 +189,12 @@ class PostgreSql(Database):
     def schemas(self, pattern: str | None, catalog: str | None) -> list[str | None]:
         """Return the schemas of users."""
         del catalog
-        found = self.execute(
+        rows = self.execute(
             "SELECT nspname FROM pg_namespace WHERE nspname <> 'information_schema' "
             "AND nspname NOT LIKE 'pg\\_%%' ORDER BY 1"
         ).fetchall()
-        wanted = like(pattern or "%")
-        return [name for (name,) in found if wanted.fullmatch(name)]
+        regex = like(pattern or "%")
+        return [name for (name,) in rows if regex.fullmatch(name)]
 
 
 class MariaDb(Database):
@@ -321,9 +321,9 @@ class MariaDb(Database):
         if catalog is None:
             return [self._schema_name()]
         own = {"information_schema", "mysql", "performance_schema", "sys"}
-        wanted = like(catalog)
+        regex = like(catalog)
         names = [name for (name,) in self.execute("SHOW DATABASES").fetchall()]
-        return [it for it in names if it not in own and wanted.fullmatch(it)]
+        return [it for it in names if it not in own and regex.fullmatch(it)]
 
 
 class Sqlite(Database):

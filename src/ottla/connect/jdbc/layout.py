@@ -35,9 +35,9 @@ class Column:
     name: str
     schema: Schema
     part: str
-    """key or value, or kafka for the record's place in its topic."""
+    """key or value, or kafka for the record's coordinates in its topic."""
     index: int
-    """The place among the fields; -1 is the whole key."""
+    """The position among the fields; -1 is the whole key."""
     convert: Callable[[Any], Any] | None
 
 
@@ -53,7 +53,7 @@ class RowLayout:
         self.key_names = [it.name for it in keys]
         special = [it.convert is not None or it.schema.default is not None for it in self.columns]
         self._special = [
-            (place, column) for place, column in enumerate(self.columns) if special[place]
+            (index, column) for index, column in enumerate(self.columns) if special[index]
         ]
         """The columns whose values are not always written as they are."""
 
@@ -69,7 +69,9 @@ class RowLayout:
             row[index] = value
         if None in row[: len(self.keys)]:
             null = self.key_names[row.index(None)]
-            raise ConnectException(f"Column {null} of the primary key is null in {place(record)}")
+            raise ConnectException(
+                f"Column {null} of the primary key is null in {coordinates(record)}"
+            )
         return row
 
 
@@ -82,8 +84,8 @@ def _value(column: Column, record: SinkRecord) -> Any:
     return (record.topic, record.original.partition, record.offset)[column.index]
 
 
-def place(record: SinkRecord) -> str:
-    """Return where a record is from, for messages."""
+def coordinates(record: SinkRecord) -> str:
+    """Return topic, partition and offset of a record, for messages."""
     partition = record.partition if record.original is None else record.original.partition
     return f"the record (topic='{record.topic}',partition={partition},offset={record.offset})"
 
@@ -118,14 +120,14 @@ class Layouts:
         fields = self._value_fields(record)
         keys = self._keys(record, mode, fields)
         names = {it.name for it in keys}
-        wanted = set(values["fields.whitelist"])
+        whitelist = set(values["fields.whitelist"])
         others = [
             it
             for name, it in fields.items()
-            if name not in names and (not wanted or name in wanted)
+            if name not in names and (not whitelist or name in whitelist)
         ]
         if not keys and not others:
-            raise ConnectException(f"No fields to write of {place(record)}")
+            raise ConnectException(f"No fields to write of {coordinates(record)}")
         return RowLayout(self.table(record.topic), keys, others)
 
     def _value_fields(self, record: SinkRecord) -> dict[str, Column]:
@@ -140,7 +142,7 @@ class Layouts:
         raise ConnectException(
             "The sink writes values that are structs with a schema"
             f"{'' if kind != 'null' else ', and deletes only with delete.enabled=true'}, but found "
-            f"a value of type {kind} in {place(record)}"
+            f"a value of type {kind} in {coordinates(record)}"
         )
 
     def _fields(self, schema: Schema, part: str) -> dict[str, Column]:
@@ -167,17 +169,19 @@ class Layouts:
             source = self._fields(record.key.schema, "key")
         elif record.key is None or record.key_schema is None:
             text = "pk.mode=record_key needs keys with a schema, but found none in"
-            raise ConnectException(f"{text} {place(record)}")
+            raise ConnectException(f"{text} {coordinates(record)}")
         elif record.key_schema.type in {SchemaType.ARRAY, SchemaType.MAP}:
-            raise ConnectException(f"A list or a map is no primary key, in {place(record)}")
+            raise ConnectException(f"A list or a map is no primary key, in {coordinates(record)}")
         elif len(names) != 1:
             text = "Need exactly one pk.fields name for keys that are no structs, of"
-            raise ConnectException(f"{text} {place(record)}")
+            raise ConnectException(f"{text} {coordinates(record)}")
         else:
             return [self._column(names[0], record.key_schema, "key", -1)]
         missing = [it for it in names if it not in source]
         if missing:
-            raise ConnectException(f"No field {missing[0]} for the primary key in {place(record)}")
+            raise ConnectException(
+                f"No field {missing[0]} for the primary key in {coordinates(record)}"
+            )
         return [source[it] for it in names or source]
 
     def table(self, topic: str) -> TableId:

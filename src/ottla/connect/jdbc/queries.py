@@ -17,15 +17,13 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.connect.errors import ConnectException
-from ottla.connect.jdbc.rows import RowMapping, micros_of
+from ottla.connect.jdbc.rows import EPOCH, RowMapping, micros_of
 from ottla.connect.records import SourceRecord
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ottla.connect.jdbc.database import Database, TableId
-
-_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +47,10 @@ class RowOffset:
         if milliseconds is not None:
             try:
                 if nanos is None:
-                    moment = _EPOCH + dt.timedelta(milliseconds=milliseconds)
+                    moment = EPOCH + dt.timedelta(milliseconds=milliseconds)
                 else:
                     seconds = dt.timedelta(seconds=milliseconds // 1000)
-                    moment = _EPOCH + seconds + dt.timedelta(microseconds=nanos // 1000)
+                    moment = EPOCH + seconds + dt.timedelta(microseconds=nanos // 1000)
             except OverflowError:
                 raise ConnectException("The offset's timestamp is out of range") from None
         return cls(moment, numbers["incrementing"])
@@ -87,7 +85,7 @@ class TableQuery:
     def __init__(
         self, source: RowSource, database: Database, values: Mapping[str, Any], offset: RowOffset
     ) -> None:
-        """Take the place to begin at."""
+        """Take the offset to begin at."""
         self.source, self._database, self._values = source, database, values
         self.offset = offset
         """The offset of the last record."""
@@ -95,7 +93,7 @@ class TableQuery:
         self._batch_size: int = values["batch.max.rows"]
         self._cursor: Any = None
         self._mapping: RowMapping | None = None
-        self._places: list[int] = []
+        self._positions: list[int] = []
         self._schema_key: object = None
 
     @property
@@ -118,13 +116,13 @@ class TableQuery:
         mapping = self._mapping
         assert mapping is not None
         count, rows = self._batch_size, self._waiting
-        # one more, which tells whether the timestamp of the last one is read whole
+        # one more, which shows whether the timestamp of the last one is read whole
         rows.extend(self._cursor.fetchmany(count + 1 - len(rows)))
         moments = [self._moment(row) for row in rows] if self.source.timestamps else None
         records = []
         for index, row in enumerate(rows[:count]):
             offset: dict[str, int] | None = None
-            if self._places:
+            if self._positions:
                 self._advance(row, moments[index : index + 2] if moments else [])
                 offset = self.offset.stored()
             records.append(
@@ -173,11 +171,14 @@ class TableQuery:
             values=self._values,
         )
         names = [it.name for it in columns]
-        wanted = [*source.timestamps, *([source.incrementing] if source.incrementing else [])]
-        missing = [it for it in wanted if it not in names]
+        offset_columns = [
+            *source.timestamps,
+            *([source.incrementing] if source.incrementing else []),
+        ]
+        missing = [it for it in offset_columns if it not in names]
         if missing:
             raise ConnectException(f"No column {missing[0]} in {table or 'the query'}")
-        self._places = [names.index(it) for it in wanted]
+        self._positions = [names.index(it) for it in offset_columns]
 
     def _statement(self) -> tuple[str, list[Any]]:
         """Return the text and the parameters of the next query."""
@@ -206,16 +207,16 @@ class TableQuery:
         moment = ", ".join(map(database.quote, source.timestamps))
         if len(source.timestamps) > 1:
             moment = f"COALESCE({moment})"
-        moment, given = database.moment(moment), database.moment(mark)
+        moment, bound = database.moment(moment), database.moment(mark)
         delay = dt.timedelta(milliseconds=self._values["timestamp.delay.interval.ms"])
         end = database.timestamp_parameter(database.now() - delay)
-        begin = database.timestamp_parameter(self.offset.timestamp or _EPOCH)
+        begin = database.timestamp_parameter(self.offset.timestamp or EPOCH)
         if not column:
-            return f"{moment} > {given} AND {moment} < {given}", [begin, end], moment
+            return f"{moment} > {bound} AND {moment} < {bound}", [begin, end], moment
         return (
             (
-                f"{moment} < {given} AND (({moment} = {given} AND {column} > {mark}) "
-                f"OR {moment} > {given})"
+                f"{moment} < {bound} AND (({moment} = {bound} AND {column} > {mark}) "
+                f"OR {moment} > {bound})"
             ),
             [end, begin, number, begin],
             f"{moment}, {column}",
@@ -223,7 +224,7 @@ class TableQuery:
 
     def _moment(self, row: Sequence[Any]) -> dt.datetime:
         """Return a row's timestamp: the first that is not null."""
-        values = (row[it] for it in self._places[: len(self.source.timestamps)])
+        values = (row[it] for it in self._positions[: len(self.source.timestamps)])
         return self._database.to_moment(next(it for it in values if it is not None))
 
     def _advance(self, row: Sequence[Any], moments: Sequence[dt.datetime]) -> None:
@@ -234,7 +235,7 @@ class TableQuery:
             if len(moments) < 2 or moments[0] != moments[1]:
                 self.offset = RowOffset(moments[0])
             return
-        number = row[self._places[-1]]
+        number = row[self._positions[-1]]
         if not isinstance(number, int | Decimal) or int(number) != number:
             raise ConnectException(f"Column {column} is not an integer")
         self.offset = RowOffset(moments[0] if moments else None, int(number))

@@ -26,12 +26,12 @@ _OPEN_SCALE: Final = 38
 """Digits after the point of columns that set none: as many as a column of MariaDB takes."""
 _EXACT: Final = decimal.Context(prec=2000, traps=[decimal.Inexact, decimal.InvalidOperation])
 _MICROSECOND: Final = dt.timedelta(microseconds=1)
-_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def micros_of(moment: dt.datetime) -> int:
     """Return microseconds since the epoch."""
-    return (moment - _EPOCH) // _MICROSECOND
+    return (moment - EPOCH) // _MICROSECOND
 
 
 class RowMapping:

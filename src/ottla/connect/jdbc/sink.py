@@ -83,7 +83,7 @@ class Changes:
 
 
 class _OutOfRetries(ConnectException):
-    """Ends the task whatever is tolerated: an outage says nothing against the records."""
+    """Ends the task whatever is tolerated: an outage is no error of the records."""
 
 
 def _refusal(error: Exception) -> ConnectException:
@@ -161,13 +161,13 @@ class RowWriter:
     def _apply(self, changes: Sequence[Change]) -> None:
         by_table: dict[TableId, Changes] = {}
         for layout, row, deletes in changes:
-            found = by_table.get(layout.table)
-            if found is None:
+            pending = by_table.get(layout.table)
+            if pending is None:
                 merges = self._values["insert.mode"] == "upsert"
-                found = by_table[layout.table] = Changes(merges=merges)
-            found.add(layout, row, deletes=deletes)
-        for found in by_table.values():
-            for layout, rows, deletes in found.batches():
+                pending = by_table[layout.table] = Changes(merges=merges)
+            pending.add(layout, row, deletes=deletes)
+        for pending in by_table.values():
+            for layout, rows, deletes in pending.batches():
                 self._write(layout, rows, deletes=deletes)
 
     def _write(self, layout: RowLayout, rows: list[list[Any]], *, deletes: bool) -> None:
@@ -207,7 +207,7 @@ class JdbcSinkTask(SinkTask):
     """Writes its partitions' records; what the database refuses is a dead letter or the end."""
 
     def start(self, config: Mapping[str, str]) -> None:
-        """Take the settings; the database is asked by the first `put`."""
+        """Take the settings; the first `put` connects."""
         self._values = SINK.parse(config)
         self._database = database(parse_address(self._values, config), self._values)
         self._writer = RowWriter(self._database, self._values)
@@ -235,7 +235,7 @@ class JdbcSinkTask(SinkTask):
                 raise
             reasons = self._write(lambda: self._writer.write_each(rows))
             refused += [(changes[index][0], reason) for index, reason in reasons]
-        # not before: records that are given again after an outage would be dead letters again
+        # not before: records that are redelivered after an outage would be dead letters again
         for record, cause in refused:
             self.context.report_errant(record, cause)
         self._retries = self._values["max.retries"]
@@ -257,7 +257,7 @@ class JdbcSinkTask(SinkTask):
                     raise refusal from refusal.__cause__
 
     def _retry(self, error: Exception) -> None:
-        """Have the records given again, unless this happened too often."""
+        """Request the records again; without retries left the task ends."""
         self._database.drop()
         if self._retries <= 0:
             raise _OutOfRetries(f"The database failed, without retries left: {error}") from error
@@ -295,9 +295,9 @@ class JdbcSinkConnector(UniformSinkConnector):
 
 def _problems(values: Mapping[str, Any], config: Mapping[str, str]) -> list[tuple[str, str]]:
     """Return settings that contradict each other, each with the reason."""
-    found, mode = [], values["pk.mode"]
+    problems, mode = [], values["pk.mode"]
     if values["delete.enabled"] and mode != "record_key":
-        found.append(
+        problems.append(
             (
                 "delete.enabled",
                 "Primary key mode must be 'record_key' when delete support is enabled",
@@ -305,12 +305,12 @@ def _problems(values: Mapping[str, Any], config: Mapping[str, str]) -> list[tupl
         )
     if values["insert.mode"] != "insert" and mode == "none":
         text = f"insert.mode={values['insert.mode']} needs a primary key: set pk.mode"
-        found.append(("pk.mode", text))
+        problems.append(("pk.mode", text))
     if mode == "kafka" and len(values["pk.fields"]) not in {0, 3}:
         text = "pk.mode=kafka takes three names of topic, partition and offset, or none"
-        found.append(("pk.fields", text))
+        problems.append(("pk.fields", text))
     try:
         parse_address(values, config)
     except ConfigErrors as error:
-        found.append(("connection.url", str(error)))
-    return found
+        problems.append(("connection.url", str(error)))
+    return problems

@@ -55,7 +55,7 @@ class JdbcSourceTask(SourceTask):
     """Reads its tables, one after the other, by one connection."""
 
     def start(self, config: Mapping[str, str]) -> None:
-        """Take the settings; the database is asked by `poll`."""
+        """Take the settings; `poll` connects."""
         self._values = SOURCE.parse(config)
         self._database = open_database(config, self._values)
         self._tables = [
@@ -229,12 +229,12 @@ class JdbcSourceConnector(SourceConnector):
         """Return one task for a query, else groups of tables of about the same size."""
         if self._values["query"]:
             return [dict(self._config)]
-        found = self._tables or []
-        count = min(tasks_max, len(found))
-        groups = [found[it::count] for it in range(count)]
+        tables = self._tables or []
+        count = min(tasks_max, len(tables))
+        groups = [tables[it::count] for it in range(count)]
         return [
-            {**self._config, TABLES: ",".join(map(_quoted, tables)), "tables.fetched": "true"}
-            for tables in groups
+            {**self._config, TABLES: ",".join(map(_quoted, group)), "tables.fetched": "true"}
+            for group in groups
         ]
 
     def stop(self) -> None:
@@ -278,7 +278,7 @@ class JdbcSourceConnector(SourceConnector):
     def _find(self) -> list[TableId]:
         values, connection = self._values, self._database
         try:
-            found = connection.tables(
+            existing = connection.tables(
                 values["table.types"], values["schema.pattern"], values["catalog.pattern"]
             )
         except Exception as error:
@@ -288,20 +288,22 @@ class JdbcSourceConnector(SourceConnector):
             raise kind(f"The search for tables failed: {error}") from error
         finally:
             connection.drop()
-        tables = [it for it in found if _is_wanted(it, values)]
-        twins = [name for name, times in Counter(it.name for it in tables).items() if times > 1]
-        if twins:
+        tables = [it for it in existing if _is_selected(it, values)]
+        duplicates = [
+            name for name, times in Counter(it.name for it in tables).items() if times > 1
+        ]
+        if duplicates:
             raise ConnectException(
                 "The connector uses the unqualified table name as the topic name and has detected "
-                f"duplicate unqualified table names: {', '.join(twins)}. Narrow schema.pattern or "
-                "the lists of tables."
+                f"duplicate unqualified table names: {', '.join(duplicates)}. Narrow "
+                "schema.pattern or the lists of tables."
             )
         if not tables:
-            log.warning("No table to read among the %d that were found", len(found))
+            log.warning("No table to read among the %d that were found", len(existing))
         return tables
 
     def _watch(self) -> None:
-        """Ask for new tasks when there are other tables; an error is the next search's."""
+        """Request new tasks when there are other tables; an error is the next search's."""
         interval_ms: int = self._values["table.poll.interval.ms"]
         first_ms = min(interval_ms, self._values["connection.backoff.ms"])
         while True:
@@ -325,7 +327,7 @@ def _quoted(table: TableId) -> str:
     return ".".join('"' + it.replace('"', '""') + '"' for it in table if it is not None)
 
 
-def _is_wanted(table: TableId, values: Mapping[str, Any]) -> bool:
+def _is_selected(table: TableId, values: Mapping[str, Any]) -> bool:
     """Whether the lists of names and of patterns have a table."""
     names = {table.name, str(table)}
     if values["table.whitelist"]:
@@ -340,26 +342,26 @@ def _is_wanted(table: TableId, values: Mapping[str, Any]) -> bool:
 
 def _problems(values: Mapping[str, Any], config: Mapping[str, str]) -> list[tuple[str, str]]:
     """Return settings that contradict each other, each with the reason."""
-    found = []
+    problems = []
     lists = ("table.whitelist", "table.blacklist", "table.include.list", "table.exclude.list")
     used = [it for it in lists if values[it]]
     if values["query"] and used:
-        found.append(("query", f"query and {used[0]} cannot be used together"))
+        problems.append(("query", f"query and {used[0]} cannot be used together"))
     if len(used) > 1 and set(used) != {"table.include.list", "table.exclude.list"}:
-        found.append((used[1], f"{used[0]} and {used[1]} cannot be used together"))
+        problems.append((used[1], f"{used[0]} and {used[1]} cannot be used together"))
     mode = values["mode"]
     if "timestamp" in mode and not values["timestamp.column.name"]:
-        found.append(("timestamp.column.name", f"mode={mode} needs timestamp.column.name"))
+        problems.append(("timestamp.column.name", f"mode={mode} needs timestamp.column.name"))
     if "incrementing" in mode and values["query"] and not values["incrementing.column.name"]:
-        found.append(("incrementing.column.name", f"mode={mode} needs it for a query"))
+        problems.append(("incrementing.column.name", f"mode={mode} needs it for a query"))
     types = {it.upper() for it in values["table.types"]} - {"TABLE", "VIEW"}
     if types:
-        found.append(("table.types", f"Unknown table types: {', '.join(sorted(types))}"))
+        problems.append(("table.types", f"Unknown table types: {', '.join(sorted(types))}"))
     try:
         address = parse_address(values, config)
     except ConfigErrors as error:
-        found.append(("connection.url", str(error)))
+        problems.append(("connection.url", str(error)))
     else:
         if address.kind == "sqlite" and values["query"]:
-            found.append(("query", "SQLite's results have no types: read tables"))
-    return found
+            problems.append(("query", "SQLite's results have no types: read tables"))
+    return problems

@@ -75,8 +75,8 @@ def _refuse(text: str) -> ConfigErrors:
     return ConfigErrors([ConfigProblem("connection.url", None, text)])
 
 
-def parse_address(values: Mapping[str, Any], given: Mapping[str, str]) -> Address:
-    """Read a connector's settings; `connection.X` of the given ones are the driver's, too.
+def parse_address(values: Mapping[str, Any], config: Mapping[str, str]) -> Address:
+    """Read a connector's settings; each `connection.X` is a parameter of the driver, too.
 
     Texts of errors never have the URL, which may hold a password.
     """
@@ -100,7 +100,7 @@ def parse_address(values: Mapping[str, Any], given: Mapping[str, str]) -> Addres
         parameters |= {"user": unquote(user)} | (
             {"password": unquote(password)} if password else {}
         )
-    for name, text in given.items():
+    for name, text in config.items():
         if name.startswith("connection.") and name not in _OWN:
             parameters[name.removeprefix("connection.").lower()] = text
     user = values["connection.user"] or parameters.pop("user", None)
@@ -157,7 +157,7 @@ def _mysql(parameters: dict[str, str]) -> dict[str, Any]:
 
 
 def _refuse_security(parameters: Mapping[str, str]) -> None:
-    """Ignore what tunes a Java driver, but nothing that somebody relies on for security."""
+    """Ignore parameters that tune a Java driver; refuse those about security."""
     risky = [it for it in parameters if re.search("ssl|tls|trust|cert|key|gss|krb|auth", it)]
     if risky:
         raise _refuse(f"Parameters of connection.url have no counterpart here: {', '.join(risky)}")
