@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import threading
 import time
 import uuid
 from decimal import Decimal
@@ -233,6 +234,36 @@ def test_rows_of_a_poll_that_fails_come_again(
     monkeypatch.setattr(task._database, "commit", lose)
     assert task.poll() is None
     assert numbers(drain(task, 3)) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("server", ["sqlite"], indirect=True)
+def test_a_stop_at_the_end_of_a_poll_closes_the_connection(server: Server) -> None:
+    """While the poll has the lock still, and has looked for a stop for the last time."""
+    server.sql(CREATE[server.kind].format("items"))
+    fill(server, range(1, 4))
+    task = source_task(server, SourceContext(), {"batch.max.rows": "1"})
+    lock = threading.Lock()
+
+    class LateStop:
+        """Has the worker stop the task just before the lock is free."""
+
+        def __enter__(self) -> None:
+            lock.acquire()
+
+        def __exit__(self, *error: object) -> None:
+            task.stop()
+            lock.release()
+
+        def acquire(self, *, blocking: bool) -> bool:
+            return lock.acquire(blocking=blocking)
+
+        def release(self) -> None:
+            lock.release()
+
+    task._lock = LateStop()  # type: ignore[assignment]
+    assert numbers(list(task.poll() or ())) == [1]
+    assert task._database._connection is None
+    assert not lock.locked()
 
 
 @pytest.mark.parametrize("server", KINDS, indirect=True)

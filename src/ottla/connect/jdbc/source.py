@@ -70,20 +70,22 @@ class JdbcSourceTask(SourceTask):
 
     def poll(self) -> Sequence[SourceRecord] | None:
         """Return the next rows; waits for the next query for a short time."""
-        with self._lock:
-            try:
-                return self._poll()
-            except Exception as error:
-                retriable = self._database.is_retriable(error)
-                self._close()
-                if not retriable:
-                    if isinstance(error, ConnectException):
-                        raise
-                    raise ConnectException(f"A query failed: {error}") from error
-                self._recover(error)
-            finally:
-                if self._database.is_stopped.is_set():
+        try:
+            with self._lock:
+                try:
+                    return self._poll()
+                except Exception as error:
+                    retriable = self._database.is_retriable(error)
                     self._close()
+                    if not retriable:
+                        if isinstance(error, ConnectException):
+                            raise
+                        raise ConnectException(f"A query failed: {error}") from error
+                    self._recover(error)
+        finally:
+            # after the release of the lock, as a stop that meets a poll leaves this to it
+            if self._database.is_stopped.is_set():
+                self._close_unless_polled()
         return None
 
     def _poll(self) -> Sequence[SourceRecord] | None:
@@ -195,6 +197,9 @@ class JdbcSourceTask(SourceTask):
     def stop(self) -> None:
         """Wake `poll` up; whoever is last closes the connection."""
         self._database.is_stopped.set()
+        self._close_unless_polled()
+
+    def _close_unless_polled(self) -> None:
         if self._lock.acquire(blocking=False):
             try:
                 self._close()
