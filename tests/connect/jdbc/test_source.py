@@ -266,6 +266,20 @@ def test_a_stop_at_the_end_of_a_poll_closes_the_connection(server: Server) -> No
     assert not lock.locked()
 
 
+@pytest.mark.parametrize("server", REAL[1:], indirect=True)
+def test_a_stop_reads_no_further_rows(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyMySQL reads an open result to its end before it closes a cursor: minutes of a big table."""
+    server.sql(CREATE[server.kind].format("items"))
+    fill(server, range(1, 6))
+    task = source_task(server, SourceContext(), {"batch.max.rows": "2"})
+    assert numbers(list(task.poll() or ())) == [1, 2]
+    reads: list[object] = []
+    monkeypatch.setattr(task._database._connection, "_read_packet", reads.append)
+    task.stop()
+    assert reads == []
+    assert task._database._connection is None
+
+
 @pytest.mark.parametrize("server", KINDS, indirect=True)
 def test_tables_are_chosen_and_divided(server: Server) -> None:
     """By names and patterns; a new table has other tasks requested."""

@@ -272,6 +272,13 @@ class MariaDb(Database):
 
         return self.connection().cursor(SSCursor)
 
+    def drop(self) -> None:
+        """Forget the connection, and the rows of an open result, which PyMySQL would read first."""
+        result = None if self._connection is None else self._connection._result  # noqa: SLF001
+        if result is not None:
+            result.unbuffered_active, result.connection = False, None
+        super().drop()
+
     def result_columns(
         self, description: Sequence[Any], cursor: Any, table: TableId | None
     ) -> list[ResultColumn]:

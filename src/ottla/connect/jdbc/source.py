@@ -119,13 +119,13 @@ class JdbcSourceTask(SourceTask):
         self._database.is_stopped.wait(_RETRY_S)
 
     def _close(self) -> None:
-        """End the queries, and the connection."""
+        """End the connection, then the queries, which would read the rest of their rows by it."""
+        self._database.drop()
         for _, query in self._queries:
             try:
                 query.close()
-            except Exception as error:  # noqa: BLE001 - the connection may be lost
+            except Exception as error:  # noqa: BLE001 - the connection is closed
                 log.debug("Closing a query failed: %s", error)
-        self._database.drop()
 
     def _prepare(self) -> None:
         """Make the queries, each from its stored offset."""
