@@ -165,7 +165,7 @@ class SinkRun:
         """Hear of the end of a pause."""
 
     def request_commit(self) -> None:
-        """Hear of a wish; the test commits."""
+        """Take a request; the test commits."""
 
     def report_errant(self, record: SinkRecord, error: Exception) -> Any:
         """Fail, as a connector that tolerates no errors does."""
@@ -207,9 +207,9 @@ def _difference(key: str, count: int, expected: list[SourceRecord], got: list[So
     index = next((i for i, (one, two) in enumerate(pairs) if one != two), None)
     if index is None:
         index = min(len(expected), len(got))
-    wanted = repr(expected[index].value) if index < len(expected) else "no more"
-    came = repr(got[index].value) if index < len(got) else "nothing"
-    return f"restart after record {count}, partition {key}: {wanted} should come, but {came} came"
+    due = repr(expected[index].value) if index < len(expected) else "no more"
+    actual = repr(got[index].value) if index < len(got) else "nothing"
+    return f"restart after record {count}, partition {key}: {due} should come, but {actual} came"
 
 
 def _key(partition: Mapping[str, Any] | None) -> str:

@@ -186,15 +186,15 @@ class ConnectApi:
     # ------------------------------------------------------------ connectors
 
     async def _list(self, request: Request) -> RestAnswer:
-        wanted = set(request.query_params.getlist("expand")) & {"status", "info"}
+        expansions = set(request.query_params.getlist("expand")) & {"status", "info"}
 
         def step(herder: Any) -> Any:
-            if not wanted:
+            if not expansions:
                 return herder.names()
             expanded: dict[str, dict[str, Any]] = {}
             for name in herder.names():
                 expanded[name] = {}
-                for kind in wanted:
+                for kind in expansions:
                     try:
                         expanded[name][kind] = getattr(herder, kind)(name)
                     except NotFoundException:
@@ -299,8 +299,8 @@ class ConnectApi:
         return RestAnswer(await asyncio.wrap_future(self._worker.plugin_settings(name)))
 
     async def _validate(self, request: Request, name: str) -> RestAnswer:
-        given = await _object(request)
-        config = {key: _text(value) for key, value in given.items() if value is not None}
+        body = await _object(request)
+        config = {key: _text(value) for key, value in body.items() if value is not None}
         kind = config.get("connector.class")
         if kind is not None and kind.rpartition(".")[2] != name.rpartition(".")[2]:
             text = f"Included connector type {kind} does not match request type {name}"
@@ -351,10 +351,10 @@ def _with_name(name: str, config: Mapping[str, Any]) -> dict[str, str]:
     if None in config.values():
         raise BadRequestException("Null value can not be supplied as the configuration value.")
     texts = {key: _text(it) for key, it in config.items()}
-    given = texts.setdefault("name", name)
-    if given != name:
+    configured = texts.setdefault("name", name)
+    if configured != name:
         raise BadRequestException(
-            f"Connector name configuration ({given}) doesn't match connector name in the URL "
+            f"Connector name configuration ({configured}) doesn't match connector name in the URL "
             f"({name})"
         )
     return texts

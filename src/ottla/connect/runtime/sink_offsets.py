@@ -74,12 +74,12 @@ class SinkOffsets:
         with connector_admin(self._settings, self._overrides, config) as admin:
             if offsets is None:
                 known = admin.list_group_offsets(group, timeout=_TIMEOUT_S)
-                wanted: dict[TopicPartition, int | None] = dict.fromkeys(known)
+                requested: dict[TopicPartition, int | None] = dict.fromkeys(known)
             else:
-                wanted = dict(_parsed(it) for it in offsets)
-            looked: bool = connector.alter_offsets(config, wanted)
-            setting = {it: offset for it, offset in wanted.items() if offset is not None}
-            dropping = [it for it, offset in wanted.items() if offset is None]
+                requested = dict(_parsed(it) for it in offsets)
+            looked: bool = connector.alter_offsets(config, requested)
+            setting = {it: offset for it, offset in requested.items() if offset is not None}
+            dropping = [it for it, offset in requested.items() if offset is None]
             outcomes: dict[Any, Any] = {}
             if setting:
                 outcomes |= admin.alter_group_offsets(group, setting, timeout=_TIMEOUT_S)

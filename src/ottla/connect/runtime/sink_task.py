@@ -41,7 +41,7 @@ class SinkContext:
         """Take the settings of the task."""
         self.config = config
         self.timeout_ms = -1
-        self.wants_commit = False
+        self.is_commit_requested = False
         self.seeks: dict[TopicPartition, int] = {}
         self.paused: set[TopicPartition] = set()
         self._consumer, self._handler = consumer, handler
@@ -72,7 +72,7 @@ class SinkContext:
 
     def request_commit(self) -> None:
         """Ask for a commit before its interval has passed."""
-        self.wants_commit = True
+        self.is_commit_requested = True
 
     def report_errant(self, record: SinkRecord, error: Exception) -> Future[None]:
         """Give a record to the dead letters."""
@@ -92,7 +92,7 @@ class SinkContext:
 
 
 class SinkLoop(RebalanceListener):
-    """Runs one sink task until it is told to stop."""
+    """Runs one sink task until its stop."""
 
     def __init__(
         self,
@@ -140,8 +140,8 @@ class SinkLoop(RebalanceListener):
         due_s = control.now_s() + self._commit_interval_s
         while not control.is_stopping:
             self._turn()
-            if control.now_s() >= due_s or self._context.wants_commit:
-                self._context.wants_commit = False
+            if control.now_s() >= due_s or self._context.is_commit_requested:
+                self._context.is_commit_requested = False
                 self._commit(tuple(self._offsets))
                 due_s = control.now_s() + self._commit_interval_s
 
@@ -216,10 +216,10 @@ class SinkLoop(RebalanceListener):
         current = {it: self._offsets[it] for it in partitions if it in self._offsets}
         if not current:
             return
-        wanted = self._task.pre_commit(dict(current))
+        accepted = self._task.pre_commit(dict(current))
         offsets = {
             partition: offset
-            for partition, offset in wanted.items()
+            for partition, offset in accepted.items()
             if partition in current
             and offset <= current[partition]
             and offset != self._committed.get(partition)

@@ -62,7 +62,7 @@ class _Sent(NamedTuple):
 
 
 class SourceLoop:
-    """Runs one source task until it is told to stop."""
+    """Runs one source task until its stop."""
 
     def __init__(
         self,

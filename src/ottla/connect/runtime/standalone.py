@@ -320,7 +320,7 @@ class HerderThread:
         """Take the settings of a connector's tasks."""
         self.call(lambda it: it.task_configs_made(name, configs))
 
-    def wants_task_configs(self, name: str) -> None:
+    def task_configs_requested(self, name: str) -> None:
         """Hear that a connector's tasks need new settings."""
         self.call(lambda it: it.request_task_configs(name))
 

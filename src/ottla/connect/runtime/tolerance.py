@@ -214,7 +214,7 @@ class DeadLetters:
         self._sent: deque[Delivery] = deque()
 
     def send(self, task: ConnectorTaskId, failure: Failure) -> None:
-        """Write a record as it was read, with the circumstances in headers if they are wanted."""
+        """Write a record as it was read, with the circumstances in headers if so configured."""
         record = failure.consumed
         assert record is not None
         headers: list[tuple[str, Any]] = list(record.headers)

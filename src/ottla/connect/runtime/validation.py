@@ -122,11 +122,11 @@ def _add_steps(
             if kind == "transforms":
                 definitions.define(f"{prefix}predicate", Type.STRING, "", group=group)
                 definitions.define(f"{prefix}negate", Type.BOOLEAN, False, group=group)
-            given = config.get(f"{prefix}type")
-            if given is None:
+            type_name = config.get(f"{prefix}type")
+            if type_name is None:
                 continue
             try:
-                found = plugins.find(given, type_).create()
+                found = plugins.find(type_name, type_).create()
             except (ConnectException, ImportError, AttributeError) as error:
                 problems.append((f"{prefix}type", str(error)))
                 continue

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
         def task_configs(self, name: str, configs: Sequence[Mapping[str, str]]) -> None:
             """Take the settings of a connector's tasks."""
 
-        def wants_task_configs(self, name: str) -> None:
+        def task_configs_requested(self, name: str) -> None:
             """Hear that a connector's tasks need new settings."""
 
         def topic_used(self, task: ConnectorTaskId, topic: str) -> None:
@@ -76,7 +76,7 @@ class _ConnectorContext:
         self._thread, self._store = thread, store
 
     def request_task_reconfiguration(self) -> None:
-        self._thread.reports.wants_task_configs(self._thread.name)
+        self._thread.reports.task_configs_requested(self._thread.name)
 
     def raise_error(self, error: Exception) -> None:
         self._thread.fail(error)
@@ -251,7 +251,7 @@ class TaskWorker:
             running.control.stop()
 
     def stop_tasks(self, tasks: Sequence[ConnectorTaskId]) -> None:
-        """Stop tasks and wait for them; one that takes too long is left behind."""
+        """Stop tasks and wait for them; one that takes too long is abandoned."""
         stopping = [self._tasks.pop(it) for it in tasks if it in self._tasks]
         for running in stopping:
             running.control.stop()
