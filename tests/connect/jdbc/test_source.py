@@ -266,6 +266,28 @@ def test_a_stop_at_the_end_of_a_poll_closes_the_connection(server: Server) -> No
     assert not lock.locked()
 
 
+@pytest.mark.parametrize("server", KINDS, indirect=True)
+def test_a_column_that_may_be_null_later_is_optional_then(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its type is the same: only the catalog says so, and it is not read for each query."""
+    monkeypatch.setattr("ottla.connect.jdbc.source._RETRY_S", 0.01)
+    table = "CREATE TABLE items (id BIGINT NOT NULL, item VARCHAR(9){})"
+    server.sql(table.format(" NOT NULL"))
+    server.sql("INSERT INTO items VALUES (1, 'a')")
+    mode = {"mode": "incrementing", "incrementing.column.name": "id"}
+    task = source_task(server, SourceContext(), mode)
+    (first,) = drain(task, 1)
+    assert first.value_schema.field("item").schema == data.STRING
+    server.sql(f"DROP TABLE items;\n{table.format('')}")
+    server.sql("INSERT INTO items VALUES (2, 'b'), (3, NULL)")
+    records = drain(task, 2)
+    task.stop()
+    assert numbers(records) == [2, 3]
+    assert records[1].value_schema.field("item").schema == data.STRING.as_optional()
+    records[1].value.validate()
+
+
 @pytest.mark.parametrize("server", REAL[1:], indirect=True)
 def test_a_stop_reads_no_further_rows(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """PyMySQL reads an open result to its end before it closes a cursor: minutes of a big table."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from ottla.connect.errors import ConnectException
+from ottla.connect.errors import ConnectException, RetriableException
 from ottla.connect.jdbc.rows import EPOCH, RowMapping, micros_of
 from ottla.connect.records import SourceRecord
 
@@ -95,6 +95,8 @@ class TableQuery:
         self._mapping: RowMapping | None = None
         self._positions: list[int] = []
         self._schema_key: object = None
+        self._is_reused = False
+        """Whether the mapping is that of an earlier query, whose columns had the same types."""
 
     @property
     def is_open(self) -> bool:
@@ -118,6 +120,9 @@ class TableQuery:
         count, rows = self._batch_size, self._waiting
         # one more, which shows whether the timestamp of the last one is read whole
         rows.extend(self._cursor.fetchmany(count + 1 - len(rows)))
+        if self._is_reused and mapping.has_new_null(rows):
+            self._schema_key = None
+            raise RetriableException(f"A column of {self.source.table} may be null by now")
         moments = [self._moment(row) for row in rows] if self.source.timestamps else None
         records = []
         for index, row in enumerate(rows[:count]):
@@ -154,7 +159,8 @@ class TableQuery:
         table, source = self.source.table, self.source
         description = cursor.description
         key = [tuple(it) for it in description]
-        if self._mapping is not None and key == self._schema_key:
+        self._is_reused = self._mapping is not None and key == self._schema_key
+        if self._is_reused:
             return
         self._schema_key = key
         columns = self._database.result_columns(description, cursor, table)

@@ -55,6 +55,7 @@ class RowMapping:
         never_null = set(required)
         fields: list[tuple[str, Schema]] = []
         self._conversions: list[tuple[int, Callable[[Any], Any] | None]] = []
+        self._required = [index for index, it in enumerate(columns) if it.name in never_null]
         for index, column in enumerate(columns):
             made = self._field(column)
             if made is None:
@@ -123,6 +124,10 @@ class RowMapping:
         if self._granularity.endswith("long"):
             return data.INT64, lambda value: micros_of(moment(value)) * factor
         return data.STRING, lambda value: str(micros_of(moment(value)) * factor)
+
+    def has_new_null(self, rows: Iterable[Sequence[Any]]) -> bool:
+        """Whether a column that was never null is null in a row, as its table was altered."""
+        return any(row[index] is None for row in rows for index in self._required)
 
     def struct(self, row: Sequence[Any]) -> Struct:
         """Return a row's struct."""
