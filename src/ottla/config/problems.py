@@ -60,7 +60,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     matcher.set_seq2(searched)
     for candidate in sorted(known):
         matcher.set_seq1(candidate)
-        needed = best_score - _LARGEST_BONUS
+        needed = max(best_score, _NEAR) - _LARGEST_BONUS
         if matcher.real_quick_ratio() < needed or matcher.quick_ratio() < needed:
             continue
         score = matcher.ratio() + _bonus(searched, candidate.lower())
