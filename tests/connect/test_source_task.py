@@ -388,6 +388,36 @@ def test_a_task_that_was_left_behind_writes_nothing() -> None:
     assert states == before
 
 
+def test_an_abandoned_task_that_waits_for_its_producer_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each restart for a topic that does not exist would otherwise leave a thread behind."""
+    task = Lines("a")
+    loop, control, store = loop_of(task)
+    is_sending, is_closed = threading.Event(), threading.Event()
+
+    def send(*_: Any, **__: Any) -> Delivery:
+        is_sending.set()
+        is_closed.wait(20)
+        raise ConnectException("the producer is closed")
+
+    monkeypatch.setattr(loop._producer, "send", send)
+    monkeypatch.setattr(loop._producer, "close", lambda _timeout_s: is_closed.set())
+
+    def run() -> None:
+        with pytest.raises(ConnectException, match="the producer is closed"):
+            loop.run({})
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    assert is_sending.wait(20)
+    control.stop()
+    control.abandon()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert (task.stops, store.offsets) == (1, [])
+
+
 def test_a_pause_stores_the_offsets_of_what_is_written() -> None:
     """Else they wait for the resumption, and come again after a crash."""
     task = Lines("a", "b")

@@ -97,6 +97,7 @@ class SourceLoop:
 
     def _work(self, config: Mapping[str, str]) -> None:
         control = self._control
+        control.close_producer = lambda: self._producer.close(0)
         self._task.start(config)
         self._has_started = True
         # from now on another thread may end `poll` by `stop`

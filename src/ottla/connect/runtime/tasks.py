@@ -33,6 +33,8 @@ class TaskControl:
         self.id = id_
         self.target = target
         self.wake: Callable[[], None] = lambda: None
+        self.close_producer: Callable[[], None] = lambda: None
+        """Ends a wait of the task's producer, as for a topic that does not exist."""
         self._report = report
         self._changed = threading.Condition()
         self._is_stopping = self._is_abandoned = False
@@ -53,8 +55,15 @@ class TaskControl:
         return self._is_abandoned
 
     def abandon(self) -> None:
-        """Have the task write nothing more, should it come back."""
+        """Have the task write nothing more, should it come back; its producer is closed."""
         self._is_abandoned = True
+        # on a thread of its own, as in Kafka: the herder waits for no task
+        threading.Thread(
+            target=self.run_quietly,
+            args=(self.close_producer, "closing the producer"),
+            name=f"abandon-{self.id}",
+            daemon=True,
+        ).start()
 
     @property
     def is_paused(self) -> bool:

@@ -326,11 +326,10 @@ class TaskWorker:
         if topic:
             factor = values["errors.deadletterqueue.topic.replication.factor"]
             self._create_dead_letter_topic(config, topic, factor)
-            dead_letters = DeadLetters(
-                self._producer(start, "dlq-producer"),
-                topic,
-                with_context=values["errors.deadletterqueue.context.headers.enable"],
-            )
+            producer = self._producer(start, "dlq-producer")
+            control.close_producer = lambda: producer.close(0)
+            with_context = values["errors.deadletterqueue.context.headers.enable"]
+            dead_letters = DeadLetters(producer, topic, with_context=with_context)
         try:
             handler = ErrorHandler(
                 start.task,
