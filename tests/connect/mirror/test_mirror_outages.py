@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,12 +11,14 @@ import pytest
 from ottla.clients.offsets import OffsetAndMetadata
 from ottla.connect.mirror.checkpoint import MirrorCheckpointConnector, MirrorCheckpointTask
 from ottla.connect.mirror.clusters import TopicFollower, create_compacted
+from ottla.connect.mirror.flows import MirrorMaker, MirrorMakerConfig
 from ottla.connect.mirror.heartbeat import MirrorHeartbeatConnector
 from ottla.connect.mirror.records import MirrorCheckpoint, OffsetSync
 from ottla.connect.mirror.settings import TASK_GROUPS, TASK_PARTITIONS, MirrorSettings
 from ottla.connect.mirror.source import MirrorSourceConnector, MirrorSourceTask
 from ottla.connect.records import SourceRecord
 from ottla.errors import ClosedError, ConfigError, CorruptMessage, ErrorCode, KafkaError
+from ottla.errors import TimeoutError as OttlaTimeoutError
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -125,6 +128,42 @@ def test_a_topic_that_becomes_shorter_while_it_is_read_is_read_to_its_new_end() 
     consumer = Fake(end_offsets=[{at: 500}, {at: 1}], position=[400, 400, 1], poll=[[]])
     follower = TopicFollower(consumer, "s", lambda _: None)  # type: ignore[arg-type]
     assert follower.read_to_end(lambda: not consumer.answers["position"])
+
+
+def test_a_flow_whose_target_is_away_starts_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other flows run meanwhile; with none that runs, or a lasting error, the start fails."""
+    texts = {"clusters": "a,b,c"} | {f"{it}.bootstrap.servers": f"{it}:1" for it in "abc"}
+    texts |= {"emit.heartbeats.enabled": "false", "a->b.enabled": "true", "a->c.enabled": "true"}
+    errors: dict[str, KafkaError] = {"c:1": OttlaTimeoutError("away")}
+
+    def offsets(settings: dict[str, str]) -> Fake:
+        if (error := errors.get(settings["bootstrap.servers"])) is not None:
+            raise error
+        return Fake()
+
+    monkeypatch.setattr("ottla.connect.mirror.flows.FlowOffsets", offsets)
+    monkeypatch.setattr("ottla.connect.mirror.flows.Standalone", lambda *_: Fake(put=[Fake()] * 3))
+    monkeypatch.setattr("ottla.connect.mirror.flows.RETRY_S", 0.01)
+    mirror = MirrorMaker(MirrorMakerConfig(texts))
+    mirror.start()
+    try:
+        assert list(map(str, mirror.workers)) == ["a->b"]
+        errors.clear()
+        end_s = time.monotonic() + 30
+        while len(mirror.workers) < 2 and time.monotonic() < end_s:
+            time.sleep(0.01)
+        assert list(map(str, mirror.workers)) == ["a->b", "a->c"]
+    finally:
+        mirror.stop()
+    lasting = KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR)
+    away = OttlaTimeoutError("away")
+    for case in ({"b:1": away, "c:1": away}, {"c:1": lasting}):
+        errors.update(case)
+        mirror = MirrorMaker(MirrorMakerConfig(texts))
+        with pytest.raises(KafkaError):
+            mirror.start()
+        mirror.stop()
+        errors.clear()
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.clients.admin.blocking import Admin
@@ -17,11 +18,12 @@ from ottla.clients.loops import LoopThread
 from ottla.clients.table import AsyncTable
 from ottla.config.client import AdminConfig, ConsumerConfig, ProducerConfig
 from ottla.connect.errors import ConnectException
+from ottla.connect.mirror.clusters import RETRY_S, MirrorSchedule
 from ottla.connect.mirror.settings import CHECKPOINT, HEARTBEAT, JAVA, SOURCE
 from ottla.connect.runtime.pipeline import below, names_of
 from ottla.connect.runtime.standalone import Standalone
 from ottla.connect.settings import SOURCE as CONNECTOR
-from ottla.errors import ClosedError
+from ottla.errors import ClosedError, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,6 +44,8 @@ _TIMEOUT_S: Final = 60.0
 """Time to create and read the offsets topic, while brokers may still start."""
 _START_S: Final = 120.0
 """Time for a connector's settings to be taken."""
+_STOP_S: Final = 1.0
+"""Time for a flow that starts at the stop; one whose target is away is not waited for."""
 
 
 class Flow(NamedTuple):
@@ -190,22 +194,60 @@ class MirrorMaker:
             raise ConnectException("No source->target replication flows.")
         self._storages: list[FlowOffsets] = []
         self.workers: dict[Flow, Standalone] = {}
+        self._schedule = MirrorSchedule("mirror-flows")
+        self._is_stopping = False
+        self._lock = threading.Lock()  # as a flow may start later, on the thread of the schedule
 
     def start(self) -> None:
-        """Start the connectors; KafkaError or ConfigErrors if a flow cannot start."""
+        """Start the connectors; flows whose target is away are tried again, unless all are.
+
+        KafkaError or ConfigErrors if a flow cannot start.
+        """
+        try:
+            self._start_missing()
+        except KafkaError as error:
+            if not self.workers or not error.is_retriable:
+                raise
+            log.warning("not all flows can start, again in %g s: %s", RETRY_S, error)
+            self._schedule.every(RETRY_S, "starting flows", self._start_missing, RETRY_S)
+            self._schedule.start()
+
+    def _start_missing(self) -> None:
+        """Start the flows that can, then raise the error of one that cannot for the moment."""
+        failure = None
         for flow in self.flows:
+            if flow in self.workers or self._is_stopping:
+                continue
             log.info("Kafka MirrorMaker starting %s", flow)
             settings = self._config.worker(flow)
-            storage = FlowOffsets(settings)
-            self._storages.append(storage)
-            worker = self.workers[flow] = Standalone(settings, f"{flow}", storage)
-            for name in CONNECTORS:
-                config = self._config.connector(flow, name)
-                worker.put(config["name"], config, may_replace=True).result(_START_S)
+            try:
+                storage = FlowOffsets(settings)
+            except KafkaError as error:
+                if not error.is_retriable:
+                    raise
+                failure = error
+                continue
+            with self._lock:
+                if self._is_stopping:
+                    storage.close()
+                    continue
+                self._storages.append(storage)
+                self._start(flow, settings, storage)
+        if failure is not None:
+            raise failure
+
+    def _start(self, flow: Flow, settings: Mapping[str, str], storage: FlowOffsets) -> None:
+        worker = self.workers[flow] = Standalone(settings, f"{flow}", storage)
+        for name in CONNECTORS:
+            config = self._config.connector(flow, name)
+            worker.put(config["name"], config, may_replace=True).result(_START_S)
 
     def stop(self) -> None:
         """Stop the connectors, whose offsets are committed."""
-        for worker in self.workers.values():
-            worker.stop()
-        for storage in self._storages:
-            storage.close()
+        self._is_stopping = True
+        self._schedule.stop(_STOP_S)
+        with self._lock:
+            for worker in self.workers.values():
+                worker.stop()
+            for storage in self._storages:
+                storage.close()
