@@ -60,8 +60,8 @@ class DistributedApi(ConnectApi):
     async def _forward(self, request: Request, url: str, *, may_repeat: bool) -> RestAnswer:
         """Have another worker answer; it may send the request on once more."""
         raw: bytes = request.scope.get("raw_path") or request.url.path.encode()
-        asked = [it for it in request.query_params.multi_items() if it[0] != "forward"]
-        words = [*asked, ("forward", "true" if may_repeat else "false")]
+        parameters = [it for it in request.query_params.multi_items() if it[0] != "forward"]
+        words = [*parameters, ("forward", "true" if may_repeat else "false")]
         query = "&".join(f"{quote(name)}={quote(it)}" for name, it in words)
         target = f"{raw.decode('ascii', 'replace').partition('?')[0]}?{query}"
         passed = ("content-type", "authorization", SIGNATURE.lower(), ALGORITHM.lower())

@@ -83,7 +83,7 @@ class ConnectMember(ClassicGroupMember):
         self._protocols = protocols
         self._state: WorkerState | None = None
         self._assignment: Assignment | None = None
-        self._is_asked = False
+        self._awaits_herder = False
         """Whether the herder has heard of the present state, and will answer."""
         self._is_stopped = False
         self._life = 0
@@ -93,7 +93,7 @@ class ConnectMember(ClassicGroupMember):
         """When the coordinator was known last."""
 
     def poll(self, now_ms: int) -> None:
-        """Do what is due, and tell the herder of what it has to do."""
+        """Do what is due, and notify the herder of what it has to do."""
         if self._is_stopped:
             return
         super().poll(now_ms)
@@ -102,14 +102,14 @@ class ConnectMember(ClassicGroupMember):
             self._known_ms = now_ms
         elif self.is_member and now_ms > self._known_ms + self._member.session_timeout_ms:
             self._forget(lost=True)  # the group goes on without this worker
-        if self._is_asked:
+        if self._awaits_herder:
             return
         if self.state is GroupState.ASSIGNED and self._assignment is not None:
-            self._is_asked = True
+            self._awaits_herder = True
             version = self._protocols[self.protocol_name or ""]
             self._events.assigned(self._assignment, self.member_id, self.generation, version)
         elif self.wants_to_join:
-            self._is_asked = True
+            self._awaits_herder = True
             self._events.prepare(self._life)
 
     def _log_errors(self, now_ms: int) -> None:
@@ -123,7 +123,7 @@ class ConnectMember(ClassicGroupMember):
         """Join with a worker's state, after `prepare`."""
         if life != self._life:
             return
-        self._is_asked = False
+        self._awaits_herder = False
         self._state = state
         if self.wants_to_join:
             self.may_join()
@@ -131,7 +131,7 @@ class ConnectMember(ClassicGroupMember):
     def accepted(self, generation: int) -> None:
         """Make an assignment the current one, if it is still that of this generation."""
         if self.state is GroupState.ASSIGNED and self.generation == generation:
-            self._is_asked = False
+            self._awaits_herder = False
             self.accept()
             self.client.transport.wake()
 
@@ -174,11 +174,11 @@ class ConnectMember(ClassicGroupMember):
 
     def _take_assignment(self, data: Buffer) -> None:
         self._assignment = decode_assignment(data)
-        self._is_asked = False
+        self._awaits_herder = False
 
     def _ended(self, *, lost: bool) -> None:
         self._assignment = None
-        self._is_asked = False
+        self._awaits_herder = False
         self._life += 1
         if lost:
             self._state = None  # it says what this worker no longer has

@@ -65,8 +65,8 @@ def parse_status_key(key: str) -> ConnectorTaskId | TopicUse | str | None:
         name, _, number = key.removeprefix(_TASK).rpartition("-")
         return ConnectorTaskId(name, int(number)) if number.isdecimal() and name else None
     if key.startswith(_TOPIC):
-        topic, found, name = key.removeprefix(_TOPIC).partition(_OF_CONNECTOR)
-        return TopicUse(name, topic) if found else None
+        topic, separator, name = key.removeprefix(_TOPIC).partition(_OF_CONNECTOR)
+        return TopicUse(name, topic) if separator else None
     return None
 
 

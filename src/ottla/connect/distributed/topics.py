@@ -20,12 +20,11 @@ from ottla.config.client import AdminConfig, ConsumerConfig, ProducerConfig
 from ottla.connect.distributed.records import decode, encode
 from ottla.connect.distributed.settings import TOPICS
 from ottla.connect.errors import ConnectException
-from ottla.connect.runtime.offsets import OffsetStore
 from ottla.connect.runtime.pipeline import below
 from ottla.errors import ClosedError, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
 log = logging.getLogger("ottla.connect")
 _ADMIN_TIMEOUT_S: Final = 60.0
@@ -49,8 +48,8 @@ def create_topics(settings: Mapping[str, str], values: Mapping[str, Any]) -> Non
     with Admin(config=client_settings(settings, AdminConfig)) as admin:
         for kind, purpose in TOPICS.items():
             name = values[f"{kind}.storage.topic"]
-            given = below(settings, f"{kind}.storage.")
-            configs = {key: it for key, it in given.items() if key not in _OWN_SETTINGS}
+            of_topic = below(settings, f"{kind}.storage.")
+            configs = {key: it for key, it in of_topic.items() if key not in _OWN_SETTINGS}
             admin.create_topic(
                 name,
                 1 if kind == "config" else values[f"{kind}.storage.partitions"],
@@ -61,11 +60,11 @@ def create_topics(settings: Mapping[str, str], values: Mapping[str, Any]) -> Non
             )
             setting = f"{kind}.storage.topic"
             resource = ConfigResource(ResourceType.TOPIC, name)
-            asked = admin.describe_configs({resource: ["cleanup.policy"]})[resource]
-            if isinstance(asked, KafkaError):
-                log.warning("the cleanup.policy of %s cannot be read: %s", name, asked)
-            elif asked["cleanup.policy"].value != "compact":
-                raise ConnectException(_not_compacted(name, setting, purpose, asked))
+            policy = admin.describe_configs({resource: ["cleanup.policy"]})[resource]
+            if isinstance(policy, KafkaError):
+                log.warning("the cleanup.policy of %s cannot be read: %s", name, policy)
+            elif policy["cleanup.policy"].value != "compact":
+                raise ConnectException(_not_compacted(name, setting, purpose, policy))
             if kind == "config":
                 described = admin.describe_topics([name])[name]
                 if isinstance(described, KafkaError):
@@ -183,52 +182,3 @@ def _parsed(
             then(text, parsed)
 
     return on_change
-
-
-class OffsetTopic:
-    """The offsets topic as the storage of an OffsetStore."""
-
-    def __init__(self, topics: InternalTopics) -> None:
-        self._topics = topics
-
-    @property
-    def entries(self) -> dict[bytes | None, bytes | None]:
-        """The newest offsets that are known."""
-        return dict(self._topics.offsets.items())
-
-    def put(self, entries: Mapping[bytes, bytes | None]) -> None:
-        """Append entries, and wait until they are read back."""
-        table = self._topics.offsets
-
-        async def write() -> None:
-            await asyncio.gather(*(table.write(key, value) for key, value in entries.items()))
-
-        self._topics.thread.call(write())
-
-    def read_to_end(self) -> None:
-        """Wait for what other workers have written."""
-        self._topics.thread.call(self._topics.offsets.read_to_end())
-
-
-class TopicOffsets(OffsetStore):
-    """Offsets in the topic, where other workers write too: each question reads to the end."""
-
-    def __init__(self, storage: OffsetTopic) -> None:
-        self._topic = storage
-        super().__init__(storage)
-
-    def get_all(
-        self, connector: str, partitions: Iterable[Mapping[str, Any]]
-    ) -> list[dict[str, Any] | None]:
-        """Return the newest offsets of partitions, also nulls that mean none."""
-        self._refresh()
-        return super().get_all(connector, partitions)
-
-    def all_of(self, connector: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-        """Return partitions and offsets of a connector."""
-        self._refresh()
-        return super().all_of(connector)
-
-    def _refresh(self) -> None:
-        self._topic.read_to_end()
-        self.find_keys()

@@ -10,6 +10,7 @@ import queue
 import secrets
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.clients.coordinator import CoordinatorLookup
@@ -35,13 +36,12 @@ from ottla.connect.distributed.settings import DISTRIBUTED
 from ottla.connect.distributed.signing import KEY_BYTES, SessionKey
 from ottla.connect.distributed.topics import (
     InternalTopics,
-    OffsetTopic,
-    TopicOffsets,
     client_settings,
     create_topics,
 )
 from ottla.connect.plugins import Plugins
 from ottla.connect.runtime.herder import WriteConfig, WriteStatus
+from ottla.connect.runtime.offset_topic import OffsetTopic, TopicOffsets
 from ottla.connect.runtime.standalone import CONNECTORS, HerderThread
 from ottla.connect.runtime.validation import connector_type
 from ottla.errors import KafkaError
@@ -96,7 +96,7 @@ class Distributed(HerderThread):
         self._is_stopping = False
         self._due_s = self._key_due_s = 0.0
         self._member: ConnectMember | None = None
-        store = TopicOffsets(OffsetTopic(self._topics))
+        store = TopicOffsets(OffsetTopic(self._topics.thread, self._topics.offsets))
         super().__init__(settings, values, plugins, store, herder)
         self._topics.start()
         self._start_member(settings)
@@ -200,11 +200,6 @@ class Distributed(HerderThread):
         except Exception:
             log.exception("the worker could not do what was due")
 
-    def _later(self, delay_s: float, step: Callable[[], None]) -> None:
-        timer = threading.Timer(delay_s, lambda: self._post(step))
-        timer.daemon = True
-        timer.start()
-
     def stop(self) -> None:
         """Stop all work, leave the group, and close."""
         self._is_stopping = True
@@ -304,7 +299,10 @@ class Distributed(HerderThread):
         delay_s = self._retry_s.get(name, _RETRY_S)
         self._retry_s[name] = min(delay_s * 2, _RETRY_MAX_S)
         log.warning("%s: tasks could not be reconfigured, again in %g s: %s", name, delay_s, error)
-        self._later(delay_s, lambda: self._herder.request_task_configs(name))
+        step = partial(self._post, partial(self._herder.request_task_configs, name))
+        timer = threading.Timer(delay_s, step)
+        timer.daemon = True
+        timer.start()
 
     # ------------------------------------------------------------ events of the member
 

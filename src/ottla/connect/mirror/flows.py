@@ -8,7 +8,6 @@ Kafka: org.apache.kafka.connect.mirror.{MirrorMaker, MirrorMakerConfig}.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -20,6 +19,7 @@ from ottla.config.client import AdminConfig, ConsumerConfig, ProducerConfig
 from ottla.connect.errors import ConnectException
 from ottla.connect.mirror.clusters import RETRY_S, MirrorSchedule
 from ottla.connect.mirror.settings import CHECKPOINT, HEARTBEAT, JAVA, SOURCE
+from ottla.connect.runtime.offset_topic import OffsetTopic
 from ottla.connect.runtime.pipeline import below, names_of
 from ottla.connect.runtime.standalone import Standalone
 from ottla.connect.settings import SOURCE as CONNECTOR
@@ -139,7 +139,7 @@ class MirrorMakerConfig:
         return {**defaults, **settings, **aliases, **below(self._texts, f"{flow}.")}
 
 
-class FlowOffsets:
+class FlowOffsets(OffsetTopic):
     """The offsets of a flow in a topic of its target."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
@@ -155,23 +155,13 @@ class FlowOffsets:
                 if_not_exists=True,
                 timeout=_TIMEOUT_S,
             )
-        self._thread = LoopThread("ottla-mirror", lambda: ClosedError("the mirror has stopped"))
-        self._table = AsyncTable(topic, config=own, timeout=_TIMEOUT_S)
+        thread = LoopThread("ottla-mirror", lambda: ClosedError("the mirror has stopped"))
+        super().__init__(thread, AsyncTable(topic, config=own, timeout=_TIMEOUT_S))
         try:
-            self._thread.call(self._table.start())
+            thread.call(self._table.start())
         except BaseException:
-            self._thread.stop()
+            thread.stop()
             raise
-        self.entries: dict[bytes | None, bytes | None] = dict(self._table.items())
-
-    def put(self, entries: Mapping[bytes, bytes | None]) -> None:
-        """Append entries, and wait until they are read back."""
-
-        async def write() -> None:
-            await asyncio.gather(*(self._table.write(key, it) for key, it in entries.items()))
-
-        self._thread.call(write())
-        self.entries |= dict(entries.items())
 
     def close(self) -> None:
         """Close the clients."""
