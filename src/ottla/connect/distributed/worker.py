@@ -10,7 +10,6 @@ import queue
 import secrets
 import threading
 import time
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.clients.coordinator import CoordinatorLookup
@@ -200,6 +199,11 @@ class Distributed(HerderThread):
         except Exception:
             log.exception("the worker could not do what was due")
 
+    def _later(self, delay_s: float, step: Callable[[], None]) -> None:
+        timer = threading.Timer(delay_s, lambda: self._post(step))
+        timer.daemon = True
+        timer.start()
+
     def stop(self) -> None:
         """Stop all work, leave the group, and close."""
         self._is_stopping = True
@@ -299,10 +303,7 @@ class Distributed(HerderThread):
         delay_s = self._retry_s.get(name, _RETRY_S)
         self._retry_s[name] = min(delay_s * 2, _RETRY_MAX_S)
         log.warning("%s: tasks could not be reconfigured, again in %g s: %s", name, delay_s, error)
-        step = partial(self._post, partial(self._herder.request_task_configs, name))
-        timer = threading.Timer(delay_s, step)
-        timer.daemon = True
-        timer.start()
+        self._later(delay_s, lambda: self._herder.request_task_configs(name))
 
     # ------------------------------------------------------------ events of the member
 
