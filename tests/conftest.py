@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.workermanage import WorkerController
 
+_SHARED: pytest.StashKey[Any] = pytest.StashKey()
 gc.disable()  # until all tests are collected: what is imported stays
 settings.register_profile(
     "ottla",
@@ -81,6 +82,28 @@ def _restored_log_levels() -> Iterator[None]:
     for name, level in _levels().items():
         if level != before.get(name, logging.NOTSET):
             logging.getLogger(name).setLevel(before.get(name, logging.NOTSET))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> Iterator[None]:
+    """Remember the node that the tests of a process share."""
+    made = yield
+    if fixturedef.argname == "_shared_kafka_cluster":
+        request.config.stash[_SHARED] = made
+    return made
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Stop the shared node at the end of a module; its next user starts it again.
+
+    Tests replace methods of files, logs and controllers, which a node of other tests would call.
+    """
+    shared = item.config.stash.get(_SHARED, None)
+    if nextitem and nextitem.path != item.path and shared and shared.is_running:
+        shared.stop()
 
 
 @pytest.hookimpl(tryfirst=True)
