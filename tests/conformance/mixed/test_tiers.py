@@ -73,6 +73,16 @@ class Tiered:
 
         wait_for(is_dropped, f"{name} stays on the disk of node {leader}")
 
+    def wait_until_copied(self, topic: str, leader: int) -> None:
+        """Wait until the tier has all but the newest segment: the next leader copies nothing."""
+        self.wait_until_tiered(topic, leader)
+        logs = (self.cluster.node(leader).directory / "data" / f"{topic}-0").glob("*.log")
+        newest = max(int(path.stem) for path in logs)
+        wait_for(
+            lambda: self.segments(topic)[-1].end_offset == newest - 1,
+            f"segments of {topic} are not copied",
+        )
+
     def lead(self, topic: str, node: int) -> None:
         """Let a broker lead."""
         Coordinators(self.cluster.bootstrap, self.admin, ()).lead(node, topic)
@@ -209,7 +219,7 @@ def test_the_leader_expires_and_deletes_what_the_other_copied(tiered: Tiered, fi
     topic = f"gone-{first}"
     tiered.create(topic, first, OTHER[first])
     tiered.write(topic)
-    tiered.wait_until_tiered(topic, first)
+    tiered.wait_until_copied(topic, first)
     tiered.lead(topic, OTHER[first])
     copied = [one for one in (tiered.tier / ROOT).iterdir() if one.name.startswith(topic)]
     assert len(copied) == 1
