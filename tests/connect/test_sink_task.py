@@ -42,6 +42,7 @@ class FakeConsumer:
         self.assignment = frozenset({PART})
         self.paused: set[TopicPartition] = set()
         self.committed: list[dict[TopicPartition, int]] = []
+        self.sought: list[tuple[TopicPartition, int]] = []
         self.steps: list[Callable[[], Sequence[Any]]] = []
         self.listener: Any = None
 
@@ -66,6 +67,10 @@ class FakeConsumer:
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Note it."""
         self.committed.append(dict(offsets))
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Note it."""
+        self.sought.append((partition, offset))
 
     def wakeup(self) -> None:
         """Have no call to end."""
@@ -122,6 +127,7 @@ def loop_of(
     consumer: FakeConsumer,
     letters: Any = None,
     config: Mapping[str, str] | None = None,
+    commit_interval_s: float = 0,
 ) -> tuple[Callable[[], None], TaskControl]:
     """Return what runs the task, and its control."""
     control = TaskControl(TASK, TargetState.STARTED, lambda _state, _trace: None)
@@ -145,7 +151,7 @@ def loop_of(
         Pipeline(steps, Converters(key, value, SimpleHeaderConverter()), handler),
         consumer=consumer,  # type: ignore[arg-type] # what it uses
         context=context,
-        commit_interval_s=0,
+        commit_interval_s=commit_interval_s,
         use_topic=lambda _: None,
     )
     return lambda: loop.run({}, ["t"], None), control
@@ -225,6 +231,64 @@ def test_a_record_of_an_earlier_batch_can_be_reported() -> None:
     consumer.steps = [lambda: [consumed(0, b"first")], last]
     run()
     assert letters.sent == [b"first"]
+
+
+class Flushing(Refusing):
+    """Writes what it keeps in `flush`, which fails as often as a script says."""
+
+    def __init__(self) -> None:
+        """Fail never at first."""
+        super().__init__()
+        self.failures, self.written = 0, list[Any]()
+
+    def flush(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Write all, or lose it and fail."""
+        del offsets
+        kept, self.taken = self.taken, []
+        if self.failures:
+            self.failures -= 1
+            raise ValueError("the database restarts")
+        self.written += kept
+
+
+def test_a_flush_that_fails_goes_back_to_the_last_commit(caplog: pytest.LogCaptureFixture) -> None:
+    """Before the first commit to the first record, then to the commit; nothing fails the task."""
+    task, consumer = Flushing(), FakeConsumer()
+    run, control = loop_of(task, consumer)
+
+    def read(offset: int, failures: int = 0) -> Callable[[], Sequence[Any]]:
+        def step() -> Sequence[Any]:
+            task.failures = failures
+            return [consumed(offset, str(offset).encode())]
+
+        return step
+
+    def last() -> Sequence[Any]:
+        control.stop()
+        return read(9)()
+
+    consumer.steps = [read(7, 1), read(7), read(8, 1), read(8), last]
+    run()
+    assert consumer.sought == [(PART, 7), (PART, 8)]
+    assert consumer.committed == [{PART: 8}, {PART: 9}, {PART: 10}]
+    assert task.written == ["7", "8", "9"]
+    assert caplog.text.count("rewinding to last committed offsets") == 2
+
+
+def test_a_flush_that_fails_at_the_end_commits_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever reads the partitions next begins at the last commit."""
+    task, consumer = Flushing(), FakeConsumer()
+    run, control = loop_of(task, consumer, commit_interval_s=60)
+
+    def last() -> Sequence[Any]:
+        control.stop()
+        return [consumed(0)]
+
+    task.failures = 1
+    consumer.steps = [last]
+    run()
+    assert (consumer.committed, task.written) == ([], [])
+    assert "Offset commit failed during close" in caplog.text
 
 
 class Ending(Refusing):

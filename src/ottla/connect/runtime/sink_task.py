@@ -116,6 +116,8 @@ class SinkLoop(RebalanceListener):
         self._offsets: dict[TopicPartition, int] = {}
         """The offset after the last record that the sink has taken."""
         self._committed: dict[TopicPartition, int] = {}
+        self._starts: dict[TopicPartition, int] = {}
+        """The last commit, or the first record since the assignment: a failed flush goes back."""
         self._open: set[TopicPartition] = set()
         self._is_retrying = False
         self._error: Exception | None = None
@@ -173,6 +175,7 @@ class SinkLoop(RebalanceListener):
             partition = TopicPartition(consumed.topic, consumed.partition)
             self._use_topic(consumed.topic)
             made = self._pipeline.from_topic(consumed)
+            self._starts.setdefault(partition, consumed.offset)
             self._ends[partition] = consumed.offset + 1
             if made is not None:
                 self._batch.append(made)  # type: ignore[arg-type] # transforms keep the class
@@ -205,18 +208,32 @@ class SinkLoop(RebalanceListener):
     def _apply_seeks(self) -> None:
         for partition, offset in self._context.seeks.items():
             if partition in self._consumer.assignment:
-                self._consumer.seek(partition, offset)
-                self._offsets[partition] = offset
-                self._ends.pop(partition, None)
-                self._batch = [it for it in self._batch if it.original != partition]
+                self._seek(partition, offset)
+                self._offsets[partition] = self._starts[partition] = offset
         self._context.seeks.clear()
 
-    def _commit(self, partitions: Collection[TopicPartition]) -> None:
+    def _seek(self, partition: TopicPartition, offset: int) -> None:
+        self._consumer.seek(partition, offset)
+        self._ends.pop(partition, None)
+        self._batch = [it for it in self._batch if it.original != partition]
+
+    def _commit(self, partitions: Collection[TopicPartition], *, is_closing: bool = False) -> None:
         """Ask the sink what may be committed, and commit what is new of it."""
         current = {it: self._offsets[it] for it in partitions if it in self._offsets}
         if not current:
             return
-        accepted = self._task.pre_commit(dict(current))
+        try:
+            accepted = self._task.pre_commit(dict(current))
+        except Exception:
+            if is_closing:  # whoever has the partitions next reads from the last commit
+                log.exception("%s: Offset commit failed during close", self._control.id)
+                return
+            text = "%s: Offset commit failed, rewinding to last committed offsets"
+            log.exception(text, self._control.id)
+            for partition in current:
+                self._seek(partition, self._starts[partition])
+                del self._offsets[partition]
+            return
         offsets = {
             partition: offset
             for partition, offset in accepted.items()
@@ -241,6 +258,7 @@ class SinkLoop(RebalanceListener):
             log.warning("%s: the commit of offsets failed: %s", self._control.id, error)
         else:
             self._committed.update(offsets)
+            self._starts.update(offsets)
 
     def _close_consumer(self) -> None:
         """Commit, close the partitions and leave the group."""
@@ -255,10 +273,10 @@ class SinkLoop(RebalanceListener):
         self._open -= ended
         try:
             if commits:
-                self._commit(tuple(ended))
+                self._commit(tuple(ended), is_closing=True)
         finally:
             self._batch = [it for it in self._batch if it.original not in ended]
-            for by_partition in (self._offsets, self._ends, self._committed):
+            for by_partition in (self._offsets, self._ends, self._committed, self._starts):
                 for partition in partitions:
                     by_partition.pop(partition, None)
             self._context.paused.difference_update(partitions)
