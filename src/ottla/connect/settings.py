@@ -264,6 +264,21 @@ def _source() -> ConfigDefinitions:
 
 SINK: Final = _sink()
 SOURCE: Final = _source()
+RUNTIME: Final = "ottla.runtime"
+RUNTIMES: Final = ("thread",)
+BY_DEFAULT: Final = "default"
+OWN: Final = ConfigDefinitions().define(
+    RUNTIME,
+    Type.STRING,
+    BY_DEFAULT,
+    "Where connectors and their tasks run; by default where the worker's file, or the class, says.",
+    one_of(BY_DEFAULT, *RUNTIMES),
+    group="Ottla",
+    order=1,
+    width=_SHORT,
+    display_name="Runtime",
+)
+"""The settings of every connector that Kafka does not have; a worker's file has its defaults."""
 
 
 PYTHON_MODULES: Final = "ottla.python.modules"
@@ -383,7 +398,7 @@ def _worker() -> ConfigDefinitions:
         ("topic.tracking.allow.reset", Type.BOOLEAN, True, LOW, "Allow to forget them.", None),
         ("offset.storage.file.filename", Type.STRING, REQUIRED, HIGH, "The offset file.", None),
     ]
-    definitions = ConfigDefinitions()
+    definitions = ConfigDefinitions(OWN.keys)
     for name, type_, default, importance, doc, check in rows:
         definitions.define(name, type_, default, doc, check, importance=importance)
     return definitions

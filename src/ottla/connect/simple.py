@@ -64,6 +64,7 @@ class Source(ABC):
     version: ClassVar[str] = "0"
     definitions: ClassVar[ConfigDefinitions] = ConfigDefinitions()
     """The settings of the source; `topic` is added to them."""
+    runtime: ClassVar[str] = Connector.runtime
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         """Take the settings, converted to their types."""
@@ -92,6 +93,7 @@ class Sink(ABC):
 
     version: ClassVar[str] = "0"
     definitions: ClassVar[ConfigDefinitions] = ConfigDefinitions()
+    runtime: ClassVar[str] = Connector.runtime
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         """Take the settings, converted to their types."""
@@ -262,4 +264,5 @@ def connector_class(of: type[Any]) -> type[Any]:
         base = UniformSinkConnector  # a sink with `next_offset` goes on from its own offsets
     else:
         return of
-    return type(name, (base,), shared | {"version": of.version, "task_class": task})
+    shared |= {"version": of.version, "runtime": of.runtime, "task_class": task}
+    return type(name, (base,), shared)

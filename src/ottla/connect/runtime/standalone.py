@@ -27,6 +27,7 @@ from ottla.connect.runtime.herder import (
 )
 from ottla.connect.runtime.offset_file import OffsetFile
 from ottla.connect.runtime.offsets import OffsetStore
+from ottla.connect.runtime.runtimes import Runtimes, WorkerParts
 from ottla.connect.runtime.sink_offsets import SinkOffsets
 from ottla.connect.runtime.state import ConnectorTaskId, RunState
 from ottla.connect.runtime.tolerance import trace_of
@@ -37,7 +38,6 @@ from ottla.connect.runtime.validation import (
     require_valid,
     validate,
 )
-from ottla.connect.runtime.worker import TaskWorker
 from ottla.connect.settings import STANDALONE, OverridePolicy
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class HerderThread:
         self._store, self._herder = store, herder
         self._overrides = OverridePolicy.of(values)
         self._sink_offsets = SinkOffsets(settings, self._overrides)
-        self._worker = TaskWorker(settings, values, plugins, store, self)
+        self._worker = Runtimes(WorkerParts(settings, values, plugins, store, self))
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="ottla-herder", daemon=True)
         self._asides = threading.BoundedSemaphore(_ASIDES)

@@ -73,6 +73,8 @@ class TaskControl:
     def stop(self) -> None:
         """Have the task end."""
         with self._changed:
+            if self._is_stopping:
+                return  # another wakeup would end what it does to end
             self._is_stopping = True
             self._changed.notify_all()
         self._wake()

@@ -12,7 +12,7 @@ from ottla.config.definition import ConfigDefinitions, ConfigValue, Key, Type
 from ottla.config.secret import Secret
 from ottla.connect.errors import BadRequestException, ConnectException, NotFoundException
 from ottla.connect.runtime.pipeline import names_of
-from ottla.connect.settings import PREDICATES, SINK, SOURCE, TRANSFORMS, OverridePolicy
+from ottla.connect.settings import OWN, PREDICATES, SINK, SOURCE, TRANSFORMS, OverridePolicy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,6 +34,8 @@ def validate(
     connector = plugin.create()
     own: ConfigDefinitions = connector.definitions
     enriched = ConfigDefinitions((SOURCE if plugin.type == "source" else SINK).keys)
+    # only where they are set: else answers are those of Kafka, which has none of them
+    enriched.keys.update({key: it for key, it in OWN.keys.items() if key in config})
     problems = _add_steps(enriched, plugins, config)
     values = enriched.validate(config)
     by_name = {it.name: it for it in values}

@@ -1,4 +1,4 @@
-"""Runs connectors and tasks, each on a thread of its own; reports what becomes of them.
+"""The runtime `thread`: connectors and tasks, each on a thread of its own.
 
 A connector or a task that hangs or fails harms no other: the herder never waits for one, but at the
 stop of tasks, for task.shutdown.graceful.timeout.ms.
@@ -26,7 +26,6 @@ from ottla.connect.runtime.state import ConnectorTaskId, RunState, TargetState
 from ottla.connect.runtime.tasks import TaskControl
 from ottla.connect.runtime.tolerance import DeadLetters, ErrorHandler, Tolerance, trace_of
 from ottla.connect.settings import (
-    PYTHON_MODULES,
     SINK,
     SINK_CONSUMER,
     SOURCE,
@@ -187,7 +186,7 @@ class _TaskThread:
 
 
 class TaskWorker:
-    """The connectors and tasks of this process; its methods are called from the herder's thread."""
+    """The connectors and tasks of this process, which share its memory: a `ConnectorRuntime`."""
 
     def __init__(
         self,
@@ -201,7 +200,6 @@ class TaskWorker:
         self._settings, self._values = settings, values
         self._plugins, self._store, self._reports = plugins, store, reports
         self._overrides = OverridePolicy.of(values)
-        plugins.allow_python(values[PYTHON_MODULES])
         self._connectors: dict[str, _ConnectorThread] = {}
         self._tasks: dict[ConnectorTaskId, _TaskThread] = {}
 
@@ -245,28 +243,26 @@ class TaskWorker:
         control = TaskControl(start.task, start.target, report)
         self._tasks[start.task] = _TaskThread(control, lambda: self._run(start, plugin, control))
 
-    def end_tasks(self) -> None:
-        """Have all tasks end, from any thread; `stop_tasks` waits for them."""
-        for running in list(self._tasks.values()):
-            running.control.stop()
+    def end_tasks(self, tasks: Sequence[ConnectorTaskId] | None = None) -> None:
+        """Have tasks end, from any thread; `stop_tasks` waits for them."""
+        for task, running in list(self._tasks.items()):
+            if tasks is None or task in tasks:
+                running.control.stop()
 
-    def stop_tasks(self, tasks: Sequence[ConnectorTaskId]) -> None:
+    def stop_tasks(self, tasks: Sequence[ConnectorTaskId], end_s: float) -> None:
         """Stop tasks and wait for them; one that takes too long is abandoned."""
-        stopping = [self._tasks.pop(it) for it in tasks if it in self._tasks]
-        for running in stopping:
-            running.control.stop()
-        end_s = time.monotonic() + self._values["task.shutdown.graceful.timeout.ms"] / 1000
-        for running in stopping:
+        self.end_tasks(tasks)
+        for running in [self._tasks.pop(it) for it in tasks if it in self._tasks]:
             running.thread.join(max(0.0, end_s - time.monotonic()))
             if running.thread.is_alive():
                 log.error("Graceful stop of task %s failed.", running.control.id)
                 running.control.abandon()
 
-    def stop(self) -> None:
+    def stop(self, end_s: float) -> None:
         """Stop everything; offsets are committed."""
         for name in list(self._connectors):
             self.stop_connector(name)
-        self.stop_tasks(list(self._tasks))
+        self.stop_tasks(list(self._tasks), end_s)
 
     # ------------------------------------------------------------ the thread of a task
 
