@@ -265,18 +265,33 @@ def _source() -> ConfigDefinitions:
 SINK: Final = _sink()
 SOURCE: Final = _source()
 RUNTIME: Final = "ottla.runtime"
-RUNTIMES: Final = ("thread",)
+RUNTIMES: Final = ("thread", "process")
 BY_DEFAULT: Final = "default"
-OWN: Final = ConfigDefinitions().define(
-    RUNTIME,
-    Type.STRING,
-    BY_DEFAULT,
-    "Where connectors and their tasks run; by default where the worker's file, or the class, says.",
-    one_of(BY_DEFAULT, *RUNTIMES),
-    group="Ottla",
-    order=1,
-    width=_SHORT,
-    display_name="Runtime",
+PROCESS_MEMORY: Final = "ottla.process.memory.max.mb"
+OWN: Final = (
+    ConfigDefinitions()
+    .define(
+        RUNTIME,
+        Type.STRING,
+        BY_DEFAULT,
+        "Where connectors and tasks run; by default where the worker's file or the class says.",
+        one_of(BY_DEFAULT, *RUNTIMES),
+        group="Ottla",
+        order=1,
+        width=_SHORT,
+        display_name="Runtime",
+    )
+    .define(
+        PROCESS_MEMORY,
+        Type.INT,
+        1024,
+        "Memory in MB of a connector's process, above which it is killed; 0 for no limit.",
+        at_least(0),
+        group="Ottla",
+        order=2,
+        width=_SHORT,
+        display_name="Memory of the process",
+    )
 )
 """The settings of every connector that Kafka does not have; a worker's file has its defaults."""
 

@@ -5,8 +5,6 @@ Kafka: bin/connect-distributed.sh, org.apache.kafka.connect.cli.ConnectDistribut
 
 from __future__ import annotations
 
-import logging
-
 import click
 
 from ottla.cli.commands.connect_standalone import bind_listener, find_cluster_id, serve
@@ -33,14 +31,15 @@ def connect_distributed(worker: str) -> None:
     created when missing. Connectors come by the REST API at `listeners`, by default
     http://localhost:8083. Ctrl-C commits, leaves the group and stops.
     """
-    logging.basicConfig(level=logging.INFO, format="[%(asctime)s] %(levelname)s %(message)s")
     settings = read_file(worker)
     from ottla.connect.distributed.forwarding import DistributedApi
     from ottla.connect.distributed.settings import DISTRIBUTED
     from ottla.connect.distributed.worker import Distributed
     from ottla.connect.errors import ConnectException
+    from ottla.connect.runtime.log_context import log_with_context
     from ottla.errors import KafkaError
 
+    log_with_context()
     server, address = bind_listener(settings.get("listeners", "http://:8083"))
     try:
         DISTRIBUTED.parse(settings)

@@ -5,7 +5,6 @@ Kafka: bin/connect-mirror-maker.sh, org.apache.kafka.connect.mirror.MirrorMaker.
 
 from __future__ import annotations
 
-import logging
 import signal
 import threading
 
@@ -36,11 +35,12 @@ def connect_mirror_maker(config: str, aliases: tuple[str, ...], *, clusters: boo
     if clusters != bool(aliases):
         text = "--clusters needs aliases" if clusters else f"unexpected argument {aliases[0]}"
         raise click.UsageError(text)
-    logging.basicConfig(level=logging.INFO, format="[%(asctime)s] %(levelname)s %(message)s")
     from ottla.connect.errors import ConnectException
     from ottla.connect.mirror.flows import MirrorMaker, MirrorMakerConfig
+    from ottla.connect.runtime.log_context import log_with_context
     from ottla.errors import KafkaError
 
+    log_with_context()
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopped.set())

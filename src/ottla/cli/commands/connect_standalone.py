@@ -6,7 +6,6 @@ Kafka: bin/connect-standalone.sh, org.apache.kafka.connect.cli.ConnectStandalone
 from __future__ import annotations
 
 import json
-import logging
 import signal
 import threading
 from pathlib import Path
@@ -48,12 +47,13 @@ def connect_standalone(worker: str, connectors: tuple[str, ...]) -> None:
     A connector's file is JSON (a map of settings, or name, config and initial_state) or properties.
     The REST API is at `listeners`, by default http://localhost:8083. Ctrl-C commits and stops.
     """
-    logging.basicConfig(level=logging.INFO, format="[%(asctime)s] %(levelname)s %(message)s")
     settings = read_file(worker)
     from ottla.connect.errors import ConnectException
+    from ottla.connect.runtime.log_context import log_with_context
     from ottla.connect.runtime.rest import ConnectApi
     from ottla.connect.runtime.standalone import Standalone
 
+    log_with_context()
     requests = [read_connector(it) for it in connectors]
     server, address = bind_listener(settings.get("listeners", "http://:8083"))
     try:

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
             """Store entries, before it returns."""
 
 
-def _encode(value: Any) -> bytes:
+def encode_json(value: Any) -> bytes:
+    """Return the JSON of offsets; DataException for what it cannot say."""
     try:
         text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     except (TypeError, ValueError) as error:
@@ -37,12 +38,12 @@ def _encode(value: Any) -> bytes:
 
 def _key(connector: str, partition: Mapping[str, Any]) -> bytes:
     # Kafka's maps come from HashMaps, whose order is the same for equal keys: names are sorted here
-    return _encode([connector, dict(sorted(partition.items()))])
+    return encode_json([connector, dict(sorted(partition.items()))])
 
 
 def partition_key(partition: Mapping[str, Any] | None) -> bytes:
     """Return the same bytes for equal partitions."""
-    return _encode(None if partition is None else dict(sorted(partition.items())))
+    return encode_json(None if partition is None else dict(sorted(partition.items())))
 
 
 class OffsetStore:
@@ -88,7 +89,7 @@ class OffsetStore:
             for partition, offset in offsets:
                 key = _key(connector, partition)
                 stored = self._keys.setdefault(key, key)
-                entries[stored] = None if offset is None else _encode(offset)
+                entries[stored] = None if offset is None else encode_json(offset)
             self._storage.put(entries)
 
     def all_of(self, connector: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _CLASSES: Final = {
     "thread": "ottla.connect.runtime.worker:TaskWorker",
+    "process": "ottla.connect.processes.runtime:ProcessRuntime",
 }
 """By the values of `ottla.runtime` (`settings.RUNTIMES`); made of the fields of `WorkerParts`."""
 
@@ -66,8 +67,13 @@ class ConnectorRuntime(Protocol):
     def end_tasks(self, tasks: Sequence[ConnectorTaskId] | None = None) -> None:
         """Have tasks end, all by default; from any thread, and without waiting."""
 
-    def stop_tasks(self, tasks: Sequence[ConnectorTaskId], end_s: float) -> None:
-        """Stop tasks and wait for them until a monotonic time, after which they write nothing."""
+    def stop_tasks(
+        self, tasks: Sequence[ConnectorTaskId], end_s: float
+    ) -> Sequence[ConnectorTaskId]:
+        """Stop tasks and wait for them until a monotonic time, after which they write nothing.
+
+        Returns those that were not at their end by then.
+        """
 
     def stop(self, end_s: float) -> None:
         """Stop everything in the same way, and release what the runtime has."""

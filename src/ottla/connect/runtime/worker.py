@@ -18,6 +18,7 @@ from ottla.clients.blocking import Consumer, Producer
 from ottla.config.client import ConsumerConfig, ProducerConfig
 from ottla.connect.connector import SinkTask, SourceTask
 from ottla.connect.errors import ConnectException
+from ottla.connect.runtime.log_context import set_connector_context
 from ottla.connect.runtime.pipeline import Converters, Pipeline, below, steps_of
 from ottla.connect.runtime.sink_offsets import connector_admin
 from ottla.connect.runtime.sink_task import SinkContext, SinkLoop
@@ -118,6 +119,7 @@ class _ConnectorThread:
         self._report(RunState.FAILED, trace_of(error))
 
     def _run(self) -> None:
+        set_connector_context(f"[{self.name}|worker] ")
         while (call := self._calls.get()) is not None:
             try:
                 call()
@@ -249,14 +251,19 @@ class TaskWorker:
             if tasks is None or task in tasks:
                 running.control.stop()
 
-    def stop_tasks(self, tasks: Sequence[ConnectorTaskId], end_s: float) -> None:
-        """Stop tasks and wait for them; one that takes too long is abandoned."""
+    def stop_tasks(
+        self, tasks: Sequence[ConnectorTaskId], end_s: float
+    ) -> Sequence[ConnectorTaskId]:
+        """Stop tasks and wait for them; return those that took too long and are abandoned."""
         self.end_tasks(tasks)
+        abandoned = []
         for running in [self._tasks.pop(it) for it in tasks if it in self._tasks]:
             running.thread.join(max(0.0, end_s - time.monotonic()))
             if running.thread.is_alive():
                 log.error("Graceful stop of task %s failed.", running.control.id)
                 running.control.abandon()
+                abandoned.append(running.control.id)
+        return abandoned
 
     def stop(self, end_s: float) -> None:
         """Stop everything; offsets are committed."""
@@ -267,6 +274,7 @@ class TaskWorker:
     # ------------------------------------------------------------ the thread of a task
 
     def _run(self, start: StartTask, plugin: Plugin, control: TaskControl) -> None:
+        set_connector_context(f"[{start.task.connector}|task-{start.task.task}] ")
         try:
             connector: Any = plugin.load()
             task = connector.task_class()

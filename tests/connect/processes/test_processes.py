@@ -1,0 +1,280 @@
+"""Connectors in processes of their own: what they do there harms neither worker nor others."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from subprocess import PIPE, Popen
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ottla.connect.plugins import Plugin, Plugins
+from ottla.connect.processes import host
+from ottla.connect.processes.frames import MAX_FRAME_BYTES, MessageReader, encode_message
+from ottla.connect.processes.host import ProcessHost
+from ottla.connect.processes.runtime import ProcessRuntime
+from ottla.connect.runtime.herder import StartTask
+from ottla.connect.runtime.offsets import OffsetStore
+from ottla.connect.runtime.state import ConnectorTaskId, RunState, TargetState
+from ottla.connect.settings import STANDALONE
+from tests.waits import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+SETTINGS = {
+    "bootstrap.servers": "127.0.0.1:1",
+    "key.converter": "StringConverter",
+    "value.converter": "StringConverter",
+    "offset.storage.file.filename": "none",
+    "sasl.jaas.config": "canary-of-the-worker",
+}
+PLUGINS = Plugins(Plugin("Faulty", "source", "tests.connect.processes.connectors:Faulty"))
+
+
+class Storage:
+    """Offsets in memory."""
+
+    def __init__(self) -> None:
+        self.entries: dict[bytes | None, bytes | None] = {}
+
+    def put(self, entries: Mapping[Any, bytes | None]) -> None:
+        self.entries.update(entries)
+
+
+class Worker:
+    """A runtime, and what it reports."""
+
+    def __init__(self, *, grace_ms: int = 5000) -> None:
+        settings = {**SETTINGS, "task.shutdown.graceful.timeout.ms": str(grace_ms)}
+        self.connectors: dict[str, list[tuple[RunState, str | None]]] = {}
+        self.tasks: dict[str, list[tuple[RunState, str | None]]] = {}
+        self.configs: dict[str, Sequence[Mapping[str, str]]] = {}
+        self.store = OffsetStore(Storage())
+        values = STANDALONE.parse(settings)
+        self.runtime = ProcessRuntime(settings, values, PLUGINS, self.store, self)
+
+    def connector_state(self, name: str, state: Any, trace: Any, version: Any) -> None:
+        self.connectors.setdefault(name, []).append((state, trace))
+
+    def task_state(self, task: ConnectorTaskId, state: Any, trace: Any, version: Any) -> None:
+        self.tasks.setdefault(str(task), []).append((state, trace))
+
+    def task_configs(self, name: str, configs: Sequence[Mapping[str, str]]) -> None:
+        self.configs[name] = configs
+
+    def task_configs_requested(self, name: str) -> None:
+        self.runtime.make_task_configs(name)
+
+    def topic_used(self, task: ConnectorTaskId, topic: str) -> None:
+        pass
+
+    def start(self, name: str, **config: str) -> None:
+        """Start a connector and its only task, and wait until both run."""
+        config = {"connector.class": "Faulty", "name": name, **config}
+        self.runtime.start_connector(name, config, TargetState.STARTED)
+        task = ConnectorTaskId(name, 0)
+        self.runtime.start_task(StartTask(task, config, config, TargetState.STARTED))
+        wait_for(lambda: self.connectors.get(name) and self.tasks.get(f"{name}-0"))
+
+    def failure(self, task: str) -> str:
+        """Wait for the failure of a task, and return the first line of its trace."""
+        wait_for(lambda: self.tasks[task][-1][0] is RunState.FAILED)
+        return (self.tasks[task][-1][1] or "").partition("\n")[0]
+
+    def process_id(self, name: str) -> int:
+        """Return the process of a connector."""
+        return wait_for(lambda: self.runtime._processes[name]._process.process_id or 0)
+
+    def close(self) -> None:
+        self.runtime.stop(time.monotonic() + 5)
+
+
+@pytest.fixture(name="server", scope="module", autouse=True)
+def _server() -> Iterator[None]:
+    """Keep the process that others are forked from between tests."""
+    ProcessHost.acquire()
+    yield
+    ProcessHost.release()
+
+
+@pytest.fixture(name="worker")
+def _worker() -> Iterator[Worker]:
+    worker = Worker()
+    yield worker
+    worker.close()
+
+
+def has_ended(process_id: int) -> bool:
+    """Whether a process has ended."""
+    try:
+        os.kill(process_id, 0)
+        return "(zombie)" in Path(f"/proc/{process_id}/status").read_text()
+    except (ProcessLookupError, FileNotFoundError):
+        return True
+
+
+@pytest.mark.parametrize(
+    ("how", "trace"),
+    [
+        ("exit", "The task's process exited with 3"),
+        ("segfault", "The task's process ended by signal SIGSEGV"),
+        ("garbage", "The task's process has sent what is no message"),
+        ("leak", "The task's process was killed: it used "),
+    ],
+)
+def test_a_process_that_ends_fails_its_own_connector_only(
+    worker: Worker, how: str, trace: str
+) -> None:
+    """The status says in one line how it ended; a restart of the connector works."""
+    worker.start("other")
+    other = worker.process_id("other")
+    worker.start("bad", **{"how": how, "ottla.process.memory.max.mb": "200"})
+    prefix = "org.apache.kafka.connect.errors.ConnectException: "
+    assert worker.failure("bad-0").startswith(prefix + trace)
+    state, text = worker.connectors["bad"][-1]
+    assert state is RunState.FAILED
+    assert trace.removeprefix("The task's") in (text or "")
+    worker.runtime.stop_connector("bad")
+    worker.runtime.stop_tasks([ConnectorTaskId("bad", 0)], time.monotonic() + 5)
+    worker.tasks["bad-0"].clear()
+    worker.start("bad", how="none")
+    assert worker.tasks["bad-0"][-1] == (RunState.RUNNING, None)
+    assert worker.process_id("other") == other
+    assert not has_ended(other)
+    assert {it[0] for it in worker.tasks["other-0"]} == {RunState.RUNNING}
+
+
+def test_an_exception_fails_the_task_and_leaves_its_process(worker: Worker) -> None:
+    """As on a thread; the trace has the lines of the connector."""
+    worker.start("bad", how="raise")
+    worker.failure("bad-0")
+    assert "RuntimeError: no more" in (worker.tasks["bad-0"][-1][1] or "")
+    assert worker.connectors["bad"] == [(RunState.RUNNING, None)]
+    assert not has_ended(worker.process_id("bad"))
+
+
+def test_a_crash_of_the_connector_itself_fails_it(worker: Worker) -> None:
+    """One that has no task yet."""
+    worker.runtime.start_connector(
+        "bad", {"connector.class": "Faulty", "how": "start"}, TargetState.STARTED
+    )
+    wait_for(lambda: worker.connectors.get("bad"))
+    assert "exited with 5" in (worker.connectors["bad"][-1][1] or "")
+
+
+@pytest.mark.parametrize("how", ["hang", "hold"])
+def test_a_task_that_hangs_ends_with_its_process(how: str) -> None:
+    """Its connector goes on in another one, also if the whole process has hung."""
+    worker = Worker(grace_ms=100)
+    worker.start("bad", how=how)
+    before = worker.process_id("bad")
+    worker.runtime.stop_tasks([ConnectorTaskId("bad", 0)], time.monotonic() + 0.1)
+    assert has_ended(before)
+    wait_for(lambda: len(worker.connectors["bad"]) == 2)
+    assert worker.connectors["bad"][-1] == (RunState.RUNNING, None)
+    assert worker.process_id("bad") != before
+    assert [it[0] for it in worker.tasks["bad-0"]] == [RunState.RUNNING]
+    worker.close()
+
+
+def test_a_process_that_does_not_answer_is_killed(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is stopped, or whose threads cannot run."""
+    monkeypatch.setattr(host, "_PING_S", 0.3)
+    worker.start("bad")
+    os.kill(worker.process_id("bad"), signal.SIGSTOP)
+    assert "was killed: it has not answered for " in worker.failure("bad-0")
+
+
+def test_what_a_connector_prints_is_logged(
+    worker: Worker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With its name, and without harm to the pipe; so are its lines of the log."""
+    caplog.set_level(logging.INFO)
+    worker.start("loud", how="print")
+    wait_for(lambda: {"output: tea", "output: milk"} <= set(caplog.messages))
+    worker.runtime.stop_connector("loud")
+    worker.start("bad", how="raise")
+    wait_for(lambda: "bad-0: Task threw an uncaught" in caplog.text)
+    contexts = {getattr(it, "connector_context", None) for it in caplog.records}
+    assert contexts >= {"[loud|worker] ", "[bad|task-0] "}
+
+
+def test_what_a_connector_has_forked_ends_with_it(worker: Worker, tmp_path: Path) -> None:
+    """Also if it goes first."""
+    file = tmp_path / "fork"
+    worker.start("bad", how="fork", file=str(file))
+    assert "exited with 4" in worker.failure("bad-0")
+    wait_for(lambda: has_ended(int(file.read_text())))
+
+
+def test_offsets_pass_the_pipe(worker: Worker, tmp_path: Path) -> None:
+    """Of this connector only; what JSON cannot say is refused as on a thread."""
+    file = tmp_path / "offset"
+    worker.store.put("asks", [({"shelf": 1}, {"position": 7})])
+    worker.start("asks", how="ask", file=str(file))
+    worker.failure("asks-0")
+    assert file.read_text() == "{'position': 7}"
+    assert f"ValueError: DataException {file}" in (worker.tasks["asks-0"][-1][1] or "")
+
+
+def test_other_users_see_no_settings(worker: Worker) -> None:
+    """They go by the pipe: neither arguments nor environment have any."""
+    worker.start("secret", password="canary-of-the-connector")
+    directory = Path(f"/proc/{worker.process_id('secret')}")
+    seen = directory.joinpath("cmdline").read_bytes() + directory.joinpath("environ").read_bytes()
+    assert b"canary" not in seen
+
+
+def test_without_its_server_all_processes_end(worker: Worker) -> None:
+    """And the next one has another."""
+    worker.start("bad")
+    process_id = worker.process_id("bad")
+    assert worker.runtime.host._server_process is not None
+    worker.runtime.host._server_process.kill()
+    assert "ended with the process that had forked it" in worker.failure("bad-0")
+    wait_for(lambda: has_ended(process_id))
+    worker.start("good")
+
+
+def test_processes_end_with_their_worker() -> None:
+    """Also one that hangs in C, when the worker is killed."""
+    script = f"""
+import sys, time
+sys.path[:] = {sys.path!r}
+from {__name__} import Worker
+worker = Worker()
+worker.start("a"); worker.start("b", how="hold")
+print(worker.process_id("a"), worker.process_id("b"), flush=True)
+time.sleep(3600)
+"""
+    with Popen([sys.executable, "-c", script], stdout=PIPE) as process:
+        assert process.stdout is not None
+        process_ids = [int(it) for it in process.stdout.readline().split()]
+        process.kill()
+    assert len(process_ids) == 2
+    for process_id in process_ids:
+        wait_for(partial(has_ended, process_id))
+
+
+def test_messages_are_cut_anywhere_and_bounded() -> None:
+    """Garbage and lengths that nothing has are refused before memory is taken."""
+    data = encode_message({"type": "a"}) + encode_message({"type": "b", "x": "é\ud800"})
+    for size in (1, 3, len(data)):
+        reader, made = MessageReader(), list[Any]()
+        for start in range(0, len(data), size):
+            made += reader.feed(data[start : start + size])
+        assert made == [{"type": "a"}, {"type": "b", "x": "é\ud800"}]
+    for bad in (b"\xff\xff\xff\xff", b"\0\0\0\1[", b"\0\0\0\2[]"):
+        with pytest.raises(ValueError, match=r"message|Expecting"):
+            list(MessageReader().feed(bad))
+    with pytest.raises(ValueError, match="largest"):
+        encode_message({"x": "x" * MAX_FRAME_BYTES})
