@@ -23,7 +23,7 @@ from ottla import (
 )
 from ottla.clients.client import ConnectionKey, parse_address
 from ottla.clients.login import keep_renewed
-from ottla.clients.loops import CallerDrivenLoop
+from ottla.clients.loops import IDLE_SECONDS, CallerDrivenLoop
 from ottla.clients.serdes import deserializer, serializer
 from ottla.clients.settings import COMMON, read_settings
 from ottla.clients.transport import SCRATCH_BYTES, FrameProtocol, Runtime
@@ -124,6 +124,31 @@ def test_a_loop_in_turns_runs_in_the_callers_thread_and_in_its_own_meanwhile() -
         assert loop.call(_give("again")) == "again"
         with pytest.raises(ZeroDivisionError):
             loop.call(_fail())
+    finally:
+        loop.stop()
+
+
+def test_the_loops_own_thread_sleeps_during_a_long_call() -> None:
+    """A consumer's poll that waits costs no processor: other waits than whole ones are no rule."""
+    loop = CallerDrivenLoop(RecordingRuntime(), "test")
+    waits: list[float] = []
+
+    class Recording(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waits.append(timeout or 0.0)
+            return super().wait(timeout)
+
+    loop._recheck = Recording()
+
+    async def poll() -> list[float]:
+        await asyncio.sleep(IDLE_SECONDS)
+        waits.clear()
+        while len(waits) < 4:  # noqa: ASYNC110 - of another thread
+            await asyncio.sleep(0.01)
+        return list(waits)
+
+    try:
+        assert loop.call(poll())[1:] == [IDLE_SECONDS] * 3
     finally:
         loop.stop()
 

@@ -309,7 +309,8 @@ class CallerDrivenLoop:
         while not self._closed:
             idle = time.monotonic() - self._last_use
             if self._waiting_callers or idle < IDLE_SECONDS:
-                self._recheck.wait(max(IDLE_SECONDS - idle, 0.001))
+                # a call may wait for minutes: no short waits meanwhile, after it `idle` is 0 again
+                self._recheck.wait(IDLE_SECONDS if self._waiting_callers else IDLE_SECONDS - idle)
                 self._recheck.clear()
                 continue
             with self._driving:
