@@ -24,13 +24,15 @@ from ottla.http.host import HttpHost
 from ottla.testing.cluster import Cluster
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 
 class Rest:
     """A worker and its API."""
 
-    def __init__(self, bootstrap: str, directory: Path) -> None:
+    def __init__(
+        self, bootstrap: str, directory: Path, more: Mapping[str, str] | None = None
+    ) -> None:
         """Start both."""
         self.settings = {
             "bootstrap.servers": bootstrap,
@@ -38,6 +40,7 @@ class Rest:
             "value.converter": "org.apache.kafka.connect.storage.StringConverter",
             "offset.storage.file.filename": str(directory / "offsets"),
             "offset.flush.interval.ms": "200",
+            **(more or {}),
         }
         self.worker = Standalone(self.settings, "127.0.0.1:8083")
         self._host = HttpHost("127.0.0.1", 0, "the API")

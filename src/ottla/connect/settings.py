@@ -265,9 +265,12 @@ def _source() -> ConfigDefinitions:
 SINK: Final = _sink()
 SOURCE: Final = _source()
 RUNTIME: Final = "ottla.runtime"
-RUNTIMES: Final = ("thread", "process")
+RUNTIMES: Final = ("thread", "process", "spark")
 BY_DEFAULT: Final = "default"
 PROCESS_MEMORY: Final = "ottla.process.memory.max.mb"
+CHECKPOINTS: Final = "ottla.spark.checkpoint.dir"
+TRIGGER: Final = "ottla.spark.trigger.ms"
+BATCH_RECORDS: Final = "ottla.spark.batch.records"
 OWN: Final = (
     ConfigDefinitions()
     .define(
@@ -291,6 +294,39 @@ OWN: Final = (
         order=2,
         width=_SHORT,
         display_name="Memory of the process",
+    )
+    .define(
+        CHECKPOINTS,
+        Type.STRING,
+        None,
+        "Directory of the checkpoints of queries, a path or a URI that every worker reaches; a "
+        "connector's is below it, by its name.",
+        group="Ottla",
+        order=3,
+        width=_LONG,
+        display_name="Checkpoints of queries",
+    )
+    .define(
+        TRIGGER,
+        Type.INT,
+        1000,
+        "Milliseconds between the starts of two batches of a query at least.",
+        at_least(500),
+        group="Ottla",
+        order=4,
+        width=_SHORT,
+        display_name="Interval of batches",
+    )
+    .define(
+        BATCH_RECORDS,
+        Type.INT,
+        100_000,
+        "Records of a batch at most: of each partition of a source, of all partitions of a sink.",
+        at_least(1),
+        group="Ottla",
+        order=5,
+        width=_SHORT,
+        display_name="Records of a batch",
     )
 )
 """The settings of every connector that Kafka does not have; a worker's file has its defaults."""

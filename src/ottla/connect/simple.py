@@ -115,53 +115,21 @@ class Sink(ABC):
         return None
 
 
-class _SourceTask(SourceTask):
-    source_class: ClassVar[type[Source]]
+class SourceReading:
+    """A source of a configuration, and its records as Connect has them."""
 
-    def start(self, config: Mapping[str, str]) -> None:
-        """Make the source; its partitions are read in turn."""
-        definitions = _source_definitions(self.source_class)
-        values = definitions.parse(config)
+    def __init__(self, source_class: type[Source], config: Mapping[str, str]) -> None:
+        """Make the source."""
+        values = _source_definitions(source_class).parse(config)
         self._topic: str = values["topic"]
-        self._source = self.source_class(values)
-        self._schema = self._source.schema()
-        self._partitions: list[Mapping[str, Any]] = json.loads(config[_PARTITIONS])
-        self._offsets = self.context.offsets(self._partitions)
-        self._readers: dict[int, Iterator[Record]] = {}
-        self._turn = 0
-        self._is_stopped = threading.Event()
+        self.source = source_class(values)
+        self._schema = self.source.schema()
 
-    def poll(self) -> Sequence[SourceRecord] | None:
-        """Return the next records of the next partition that has some."""
-        for _ in self._partitions:
-            index, self._turn = self._turn, (self._turn + 1) % len(self._partitions)
-            partition = self._partitions[index]
-            if index not in self._readers:
-                self._readers[index] = iter(self._source.read(partition, self._offsets[index]))
-            records = self._take(index, partition)
-            if records:
-                return records
-        self._is_stopped.wait(_WAIT_S)
-        return None
-
-    def stop(self) -> None:
-        """End the wait of `poll`."""
-        if hasattr(self, "_is_stopped"):  # `start` may have failed
-            self._is_stopped.set()
-
-    def _take(self, index: int, partition: Mapping[str, Any]) -> list[SourceRecord]:
-        try:
-            read = list(islice(self._readers[index], _BATCH_SIZE))
-            records = [self._record(it, partition) for it in read]
-        except BaseException:
-            # read again from the last offset, if the failure is one that may pass
-            del self._readers[index]
-            raise
-        if records:
-            self._offsets[index] = records[-1].source_offset
-        if len(records) < _BATCH_SIZE:
-            del self._readers[index]
-        return records
+    def records(
+        self, partition: Mapping[str, Any], offset: Mapping[str, Any] | None
+    ) -> Iterator[SourceRecord]:
+        """Return what follows the offset."""
+        return (self._record(it, partition) for it in self.source.read(partition, offset))
 
     def _record(self, record: Record, partition: Mapping[str, Any]) -> SourceRecord:
         value, schema = record.value, self._schema
@@ -180,6 +148,50 @@ class _SourceTask(SourceTask):
             source_partition=partition,
             source_offset=dict(record.offset),
         )
+
+
+class _SourceTask(SourceTask):
+    source_class: ClassVar[type[Source]]
+
+    def start(self, config: Mapping[str, str]) -> None:
+        """Make the source; its partitions are read in turn."""
+        self._reading = SourceReading(self.source_class, config)
+        self._partitions: list[Mapping[str, Any]] = json.loads(config[_PARTITIONS])
+        self._offsets = self.context.offsets(self._partitions)
+        self._readers: dict[int, Iterator[SourceRecord]] = {}
+        self._turn = 0
+        self._is_stopped = threading.Event()
+
+    def poll(self) -> Sequence[SourceRecord] | None:
+        """Return the next records of the next partition that has some."""
+        for _ in self._partitions:
+            index, self._turn = self._turn, (self._turn + 1) % len(self._partitions)
+            partition = self._partitions[index]
+            if index not in self._readers:
+                self._readers[index] = self._reading.records(partition, self._offsets[index])
+            records = self._take(index)
+            if records:
+                return records
+        self._is_stopped.wait(_WAIT_S)
+        return None
+
+    def stop(self) -> None:
+        """End the wait of `poll`."""
+        if hasattr(self, "_is_stopped"):  # `start` may have failed
+            self._is_stopped.set()
+
+    def _take(self, index: int) -> list[SourceRecord]:
+        try:
+            records = list(islice(self._readers[index], _BATCH_SIZE))
+        except BaseException:
+            # read again from the last offset, if the failure is one that may pass
+            del self._readers[index]
+            raise
+        if records:
+            self._offsets[index] = records[-1].source_offset
+        if len(records) < _BATCH_SIZE:
+            del self._readers[index]
+        return records
 
 
 class _SourceConnector(SourceConnector):

@@ -359,12 +359,12 @@ class ExactlyOnce:
         return {part: Committed(offset, texts[part]) for part, offset in sorted(positions.items())}
 
     def _sink_partitions(self) -> list[TopicPartition]:
-        name = self._options.topic
+        name = self._options.decision_topic
         if name is None:
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG,
                 "a query whose source is not in this cluster keeps its decisions with the topic it "
-                "writes to: give option topic, or exactlyOnce=false",
+                "writes to: give option topic or decisionTopic, or exactlyOnce=false",
             )
         topic = self._cluster.named_topics([name])[name]
         return [TopicPartition(name, index) for index in topic.leaders]

@@ -83,6 +83,7 @@ WRITE_OPTIONS = (
     "exactlyOnce",
     "failOnDataLoss",
     "allowMissingDecision",
+    "decisionTopic",
 )
 SPARK_OPTIONS = ("checkpointLocation", "path", "queryName", "outputMode", "truncate", "numRows")
 """Options that Spark itself adds to those of a source or sink."""
@@ -204,6 +205,8 @@ class WriteOptions:
     may_create_topics: bool = True
     """Whether brokers may make missing topics, as for Kafka's producers."""
     allows_missing_decision: bool = False
+    decision_topic: str | None = None
+    """The topic whose offsets have the decisions of a query without a source here; else `topic`."""
     hadoop: dict[str, str] = field(default_factory=dict, repr=False)
     """Hadoop's settings (`fs.…`, `dfs.…`), by which the sink reads the checkpoint."""
     first_answer_ms: int | None = None
@@ -375,6 +378,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     return WriteOptions(
         config=options.connection_config(),
         topic=options.text("topic"),
+        decision_topic=options.text("decisionTopic") or options.text("topic"),
         acks=settings.acks,
         idempotent=idempotent,
         exactly_once=exactly_once and idempotent,

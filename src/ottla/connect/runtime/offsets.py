@@ -78,6 +78,12 @@ class OffsetStore:
             stored = [entries.get(self._keys.get(key, key)) for key in keys]
         return [None if data is None else json.loads(data) for data in stored]
 
+    def stored_key(self, connector: str, partition: Mapping[str, Any]) -> bytes:
+        """Return the key under which the offset of a partition is, or would be, stored."""
+        with self._lock:
+            key = _key(connector, partition)
+            return self._keys.get(key, key)
+
     def put(
         self,
         connector: str,

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _CLASSES: Final = {
     "thread": "ottla.connect.runtime.worker:TaskWorker",
     "process": "ottla.connect.processes.runtime:ProcessRuntime",
+    "spark": "ottla.connect.spark.runtime:SparkRuntime",
 }
 """By the values of `ottla.runtime` (`settings.RUNTIMES`); made of the fields of `WorkerParts`."""
 

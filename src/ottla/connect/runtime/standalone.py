@@ -73,6 +73,16 @@ CONNECTORS = (
         "source",
         "ottla.connect.mirror.heartbeat:MirrorHeartbeatConnector",
     ),
+    Plugin(
+        "ottla.connect.SparkFormatSourceConnector",
+        "source",
+        "ottla.connect.spark.formats:SparkFormatSourceConnector",
+    ),
+    Plugin(
+        "ottla.connect.SparkFormatSinkConnector",
+        "sink",
+        "ottla.connect.spark.formats:SparkFormatSinkConnector",
+    ),
 )
 """The connectors of this package."""
 

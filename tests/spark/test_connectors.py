@@ -1,0 +1,209 @@
+"""Connectors as queries of Spark, on a worker and a node."""
+
+from __future__ import annotations
+
+import json
+import time
+from importlib.metadata import EntryPoint
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ottla import Admin, Consumer, TopicPartition
+from tests.connect.test_simple import Numbers
+from tests.connect.test_standalone import Rest
+from tests.waits import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from ottla.testing.cluster import Cluster
+
+pytestmark = pytest.mark.timeout(600)
+LIMIT_S = 240
+_JSON = "org.apache.kafka.connect.json.JsonConverter"
+PLAIN = {
+    "key.converter": _JSON,
+    "key.converter.schemas.enable": "false",
+    "value.converter": _JSON,
+    "value.converter.schemas.enable": "false",
+}
+
+
+class Worker:
+    """A standalone worker whose connectors run on the session of the tests."""
+
+    def __init__(self, bootstrap: str, directory: Path) -> None:
+        """Start it."""
+        self.rest = Rest(
+            bootstrap,
+            directory,
+            {
+                "ottla.spark.checkpoint.dir": str(directory / "checkpoints"),
+                "ottla.spark.trigger.ms": "500",
+                "offset.storage.topic": f"offsets-{directory.name}",
+            },
+        )
+
+    def put(self, name: str, **config: str) -> None:
+        """Create a connector or change it."""
+        status, answer = self.rest.call("PUT", f"/connectors/{name}/config", {**PLAIN, **config})
+        assert status in (200, 201), answer
+
+    def error(self, name: str) -> str | None:
+        """Return why the query has failed."""
+        _, status = self.rest.call("GET", f"/connectors/{name}/status")
+        return next((it["trace"] for it in status["tasks"] if it["state"] == "FAILED"), None)
+
+    def wait(self, name: str, condition: Any) -> None:
+        """Wait for what a connector does."""
+
+        def holds() -> bool:
+            error = self.error(name)
+            assert error is None, error
+            time.sleep(0.2)  # a look starts a consumer, or a query
+            return bool(condition())
+
+        wait_for(holds, LIMIT_S)
+
+    def close(self) -> None:
+        """Stop it."""
+        self.rest.close()
+
+
+@pytest.fixture(name="worker")
+def _worker(spark: SparkSession, node: Cluster, tmp_path: Path) -> Iterator[Worker]:
+    del spark
+    worker = Worker(node.bootstrap, tmp_path)
+    yield worker
+    worker.close()
+
+
+def values(bootstrap: str, topic: str) -> list[Any]:
+    """Return the committed values of a topic, of those transactions that have ended."""
+    with Consumer(
+        bootstrap_servers=bootstrap,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+    ) as consumer:
+        partitions = [
+            TopicPartition(topic, it) for it in range(len(consumer.partitions_for(topic)))
+        ]
+        consumer.assign(partitions)
+        ends = consumer.end_offsets(partitions)
+        found: list[Any] = []
+        while any(consumer.position(it) < ends[it] for it in partitions):
+            found += [json.loads(it.value) for it in consumer.poll(0.2)]
+    return found
+
+
+def test_a_source_in_python_goes_on_where_it_was(
+    spark: SparkSession, node: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two partitions in two tasks; offsets come from the topic after a restart."""
+    del spark
+    points = [EntryPoint("numbers", f"{Numbers.__module__}:Numbers", "ottla.connectors")]
+    monkeypatch.setattr("ottla.connect.plugins.entry_points", lambda group: points)
+    with Admin(bootstrap_servers=node.bootstrap) as admin:
+        admin.create_topic("counted", partitions=2)
+    config = {
+        "connector.class": "numbers",
+        "topic": "counted",
+        "tasks.max": "2",
+        "ottla.runtime": "spark",
+        "transforms": "Where",
+        "transforms.Where.type": "org.apache.kafka.connect.transforms.InsertField$Value",
+        "transforms.Where.static.field": "source",
+        "transforms.Where.static.value": "spark",
+    }
+    for count in (1000, 2000):
+        worker = Worker(node.bootstrap, tmp_path)
+        worker.put("n", **config, count=str(count))
+        worker.wait("n", lambda: len(values(node.bootstrap, "counted")) >= count)  # noqa: B023
+        worker.close()
+        found = values(node.bootstrap, "counted")
+        assert sorted(it["n"] for it in found) == list(range(count))
+        assert {it["source"] for it in found} == {"spark"}
+
+
+def test_a_table_is_read_by_its_growing_column(
+    spark: SparkSession, node: Cluster, worker: Worker, tmp_path: Path
+) -> None:
+    """Rows of a database by JDBC, whose driver comes with Spark; a restart doubles none."""
+    options = {
+        "url": f"jdbc:derby:{tmp_path / 'db'};create=true",
+        "driver": "org.apache.derby.jdbc.EmbeddedDriver",
+        "dbtable": "orders",
+    }
+
+    def insert(start: int, end: int) -> None:
+        frame = spark.range(start, end).selectExpr("id AS ID", "concat('item ', id) AS ITEM")
+        frame.write.format("jdbc").options(**options).mode("append").save()
+
+    config = {
+        "connector.class": "SparkFormatSource",
+        "format": "jdbc",
+        "topic": "orders",
+        "incrementing.column.name": "ID",
+        "poll.interval.ms": "500",
+        "batch.max.rows": "40",
+        **{f"spark.option.{name}": value for name, value in options.items()},
+    }
+    with Admin(bootstrap_servers=node.bootstrap) as admin:
+        admin.create_topic("orders", partitions=2)
+    insert(0, 100)
+    worker.put("jdbc", **config)
+    worker.wait("jdbc", lambda: len(values(node.bootstrap, "orders")) >= 100)
+    worker.close()
+    insert(100, 150)
+    again = Worker(node.bootstrap, tmp_path)
+    again.put("jdbc", **config)
+    again.wait("jdbc", lambda: len(values(node.bootstrap, "orders")) >= 150)
+    again.close()
+    found = sorted(values(node.bootstrap, "orders"), key=lambda it: it["ID"])
+    assert found == [{"ID": it, "ITEM": f"item {it}"} for it in range(150)]
+
+
+def test_files_to_a_topic_to_files(
+    spark: SparkSession, node: Cluster, worker: Worker, tmp_path: Path
+) -> None:
+    """A directory of CSV is followed; the topic becomes Parquet."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.csv").write_text("1,one\n2,two\n")
+    with Admin(bootstrap_servers=node.bootstrap) as admin:
+        admin.create_topic("named", partitions=1)
+    worker.put(
+        "csv",
+        **{
+            "connector.class": "SparkFormatSource",
+            "format": "csv",
+            "schema": "id BIGINT, name STRING",
+            "topic": "named",
+            "spark.option.path": str(tmp_path / "in"),
+        },
+    )
+    worker.put(
+        "parquet",
+        **{
+            "connector.class": "SparkFormatSink",
+            "format": "parquet",
+            "schema": "id BIGINT, name STRING",
+            "topics": "named",
+            "spark.option.path": str(tmp_path / "out"),
+        },
+    )
+    worker.wait("csv", lambda: len(values(node.bootstrap, "named")) >= 2)
+    (tmp_path / "in" / "2.csv").write_text("3,three\n")
+
+    def rows() -> list[tuple[int, str]]:
+        if not (tmp_path / "out" / "_spark_metadata").exists():
+            return []
+        frame = spark.read.parquet(str(tmp_path / "out"))
+        return sorted((it.id, it.name) for it in frame.collect())
+
+    worker.wait("parquet", lambda: len(rows()) >= 3)
+    worker.wait("csv", lambda: True)
+    assert rows() == [(1, "one"), (2, "two"), (3, "three")]
