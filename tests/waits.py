@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ottla import Consumer, ConsumerRecord
+
 WAIT_S = 60.0
 T = TypeVar("T")
 
@@ -23,6 +25,23 @@ def wait_for(condition: Callable[[], T], limit_s: float = WAIT_S, problem: str =
         assert time.monotonic() < deadline_s, problem
         time.sleep(0.01)
     return answer
+
+
+def read_to_end(consumer: Consumer) -> list[ConsumerRecord]:
+    """Return the records up to the ends that its partitions have once they are assigned.
+
+    A poll that returns none says nothing: the group may not be stable, or the machine busy.
+    """
+    records: list[ConsumerRecord] = []
+    deadline_s = time.monotonic() + WAIT_S
+    while not consumer.assignment:
+        records += consumer.poll(0.1)
+        assert time.monotonic() < deadline_s, "no partitions are assigned"
+    ends = consumer.end_offsets(consumer.assignment)
+    while any(consumer.position(partition) < end for partition, end in ends.items()):
+        records += consumer.poll(0.1)
+        assert time.monotonic() < deadline_s, (len(records), ends)
+    return records
 
 
 async def until(

@@ -20,11 +20,10 @@ from ottla.storage.remote.managers.object_store import ObjectStorage
 from ottla.testing import Cluster, Kafka
 from tests.storage.logs import NOW_MS
 from tests.verification.damages import sample
+from tests.waits import WAIT_S, read_to_end
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-TIMEOUT_S = 20.0
 
 
 @pytest.mark.soak
@@ -49,7 +48,7 @@ def test_transactions_over_two_topics_are_restored_whole(tmp_path: Path) -> None
         sender.start()
         try:
             kafka.wait(
-                lambda: kafka.offsets("left", 0, earliest=False) > 20, TIMEOUT_S, lambda: "no load"
+                lambda: kafka.offsets("left", 0, earliest=False) > 20, WAIT_S, lambda: "no load"
             )
             for _ in range(3):
                 result = CliRunner().invoke(backup, [data, place])
@@ -66,10 +65,7 @@ def test_transactions_over_two_topics_are_restored_whole(tmp_path: Path) -> None
         for topic in ("left", "right"):
             kafka.topics.clear()
             with kafka.consumer(topic, group=topic, isolation_level="read_committed") as consumer:
-                found: list[bytes | None] = []
-                while records := consumer.poll(1.0):
-                    found += [record.value for record in records]
-            values.append(found)
+                values.append([record.value for record in read_to_end(consumer)])
     assert values[0] == values[1] == [b"%d" % number for number in range(len(values[0]))]
     assert len(values[0]) > 5
 

@@ -18,7 +18,7 @@ from ottla.clients.producer.batches import ProducerBatch, delivery_of
 from ottla.errors import ClosedError, ErrorCode
 from ottla.types import TopicPartition
 from tests.clients.test_transport import RecordingRuntime
-from tests.waits import wait_for
+from tests.waits import WAIT_S, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,7 +114,7 @@ def test_a_call_in_a_notebook_ends_with_the_loop(*, is_begun: bool) -> None:
         caller.start()
         begun.wait()
         loop.stop()
-    caller.join(30)
+    caller.join(WAIT_S)
     assert [type(error) for error in errors] == [ClosedError]
 
 

@@ -29,6 +29,7 @@ from ottla.protocol import frames
 from ottla.protocol.apis.api_versions import ApiVersionsRequest
 from ottla.types import FileSlice
 from tests.ports import free_ports
+from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -229,7 +230,7 @@ class RealKafka:
             return
         self.process.send_signal(how)
         try:
-            self.process.wait(30)
+            self.process.wait(WAIT_S)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait(60)
@@ -328,7 +329,7 @@ def _read_commented_json(text: str) -> dict[str, Any]:
 
 def exchange(port: int, frame: bytes) -> bytes:
     """Send one complete request frame and return the response frame without its size."""
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) as connection:
         connection.sendall(frame)
         with connection.makefile("rb") as stream:
             size = stream.read(4)

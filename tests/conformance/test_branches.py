@@ -12,6 +12,7 @@ from ottla.cli.commands.branch import branch
 from ottla.cli.commands.verify import verify
 from ottla.clients.blocking import Admin, Consumer, Producer
 from tests.conformance.kafka import RealKafka
+from tests.waits import read_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +68,6 @@ def _send(node: RealKafka) -> None:
 def _count(node: RealKafka) -> tuple[int, int]:
     """Return how many records are committed, and how many the group has read."""
     settings: dict[str, Any] = {"bootstrap_servers": node.bootstrap}
-    count = 0
     with Consumer(
         "orders",
         group_id=node.properties["log.dirs"],  # a new one on each copy: it commits
@@ -75,8 +75,7 @@ def _count(node: RealKafka) -> tuple[int, int]:
         isolation_level="read_committed",
         **settings,
     ) as reader:
-        while records := reader.poll(5.0):
-            count += len(records)
+        count = len(read_to_end(reader))
     with Admin(**settings) as admin:
         offsets = admin.list_group_offsets("readers")
     return count, sum(found.offset for found in offsets.values() if found is not None)

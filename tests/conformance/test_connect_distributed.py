@@ -72,7 +72,7 @@ class Group:
         finally:
             process.send_signal(signal.SIGTERM)
             try:
-                process.wait(30)
+                process.wait(WAIT_S)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -90,7 +90,7 @@ class Worker:
         headers = {"content-type": "application/json"}
         request = Request(f"http://127.0.0.1:{self.port}{path}", data, headers, method=method)
         try:
-            with urlopen(request, timeout=30) as answer:
+            with urlopen(request, timeout=WAIT_S) as answer:
                 status, text = answer.status, answer.read()
         except HTTPError as error:
             status, text = error.code, error.read()

@@ -14,6 +14,7 @@ from ottla.clients.offsets import OffsetAndMetadata
 from ottla.testing.cluster import Cluster
 from ottla.types import TopicPartition
 from tests.connect.mirror.test_mirror_flows import FILE, records_of, send, until
+from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,4 +57,4 @@ def test_mirrors_take_over_in_turn(kafka: Kafka, tmp_path: Path) -> None:
                 until(lambda e=expected: target.list_group_offsets("billing") == e)  # type: ignore[misc] # ruff's B023
             finally:
                 process.send_signal(signal.SIGTERM)
-                process.wait(30)
+                process.wait(WAIT_S)

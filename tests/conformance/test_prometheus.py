@@ -66,7 +66,7 @@ def prometheus(program: Path, directory: Path, target: str) -> Iterator[str]:
 def get(url: str) -> Any:
     """Return the data of an answer of Prometheus's API; None while it does not answer."""
     try:
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=WAIT_S) as answer:
             return json.load(answer)["data"]
     except OSError:
         return None

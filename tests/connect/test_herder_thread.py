@@ -11,6 +11,7 @@ from ottla.connect.errors import ConnectException
 from ottla.connect.runtime.herder import StartTask, WriteConfig
 from ottla.connect.runtime.standalone import Standalone
 from ottla.connect.runtime.state import ConnectorTaskId, RunState, TargetState
+from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,16 +40,16 @@ def test_a_request_that_is_given_up_harms_no_other(worker: Standalone) -> None:
 
     def slow(_: Any) -> str:
         has_begun.set()
-        may_end.wait(20)
+        may_end.wait(WAIT_S)
         return "done"
 
     first = worker.call(slow)
-    has_begun.wait(20)
+    has_begun.wait(WAIT_S)
     second = worker.call(lambda _: late.append("second"))
     first.cancel()
     second.cancel()
     may_end.set()
-    assert worker.call(lambda it: it.names()).result(5) == []
+    assert worker.call(lambda it: it.names()).result(WAIT_S) == []
     assert late == []
 
 
@@ -58,7 +59,7 @@ def test_a_plug_in_that_answers_too_late_frees_its_place(worker: Standalone) -> 
     may_end = threading.Event()
     before, threading.excepthook = threading.excepthook, raised.append
     try:
-        answer = worker._aside(lambda: may_end.wait(20))
+        answer = worker._aside(lambda: may_end.wait(WAIT_S))
         answer.cancel()
         may_end.set()
         while worker._asides._value < 32:
@@ -79,12 +80,12 @@ def test_a_task_that_cannot_start_holds_up_nothing_that_follows(worker: Standalo
             config = {"connector.class": kind, "topic": "t", "file": "/no/such"}
             herder._effects.append(StartTask(task, config, config, TargetState.PAUSED))
 
-    worker.call(step).result(5)
-    statuses = worker.call(lambda it: dict(it.statuses.tasks)).result(5)
+    worker.call(step).result(WAIT_S)
+    statuses = worker.call(lambda it: dict(it.statuses.tasks)).result(WAIT_S)
     assert statuses[gone].state is RunState.FAILED
     assert "Unknown plugin shop.Gone" in (statuses[gone].trace or "")
     assert set(worker._worker._tasks) == {good}
-    assert worker.call(lambda it: it.info("s")).result(5)["type"] == "unknown"
+    assert worker.call(lambda it: it.info("s")).result(WAIT_S)["type"] == "unknown"
 
 
 def test_no_record_follows_one_that_was_not_written(
@@ -101,6 +102,6 @@ def test_no_record_follows_one_that_was_not_written(
     monkeypatch.setattr(worker, "_do", do)
     effects = [WriteConfig("task-s-0", {}), WriteConfig("commit-s", {"tasks": 1}), "accept"]
     with pytest.raises(ConnectException, match="no brokers"):
-        worker.call(lambda it: it._effects.extend(effects)).result(5)
+        worker.call(lambda it: it._effects.extend(effects)).result(WAIT_S)
     assert done == [effects[0], effects[2]]
     monkeypatch.undo()

@@ -16,6 +16,7 @@ from ottla.connect.runtime.rest import ConnectApi
 from ottla.connect.runtime.standalone import Standalone
 from ottla.connect.runtime.state import TargetState
 from ottla.connect.settings import OverridePolicy
+from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -37,7 +38,7 @@ def settings_of(directory: Path) -> dict[str, str]:
 @pytest.fixture(name="worker")
 def _worker(tmp_path: Path) -> Iterator[Standalone]:
     worker = Standalone(settings_of(tmp_path), "w:1")
-    worker.put("s", CONFIG, may_replace=False, initial=TargetState.STOPPED).result(5)
+    worker.put("s", CONFIG, may_replace=False, initial=TargetState.STOPPED).result(WAIT_S)
     yield worker
     worker.stop()
 
@@ -64,7 +65,7 @@ def test_a_change_has_texts_as_all_settings(worker: Standalone) -> None:
 
     asyncio.run(patch(b'{"tasks.max": 2, "errors.log.enable": true, "file": "x"}'))
     asyncio.run(patch(b'{"file": null}'))
-    stored = worker.call(lambda it: it.config("s")).result(5)
+    stored = worker.call(lambda it: it.config("s")).result(WAIT_S)
     assert stored == {**CONFIG, "tasks.max": "2", "errors.log.enable": "true"}
     with pytest.raises(BadRequestException, match="doesn't match connector name in the URL"):
         asyncio.run(patch(b'{"name": "z"}'))
@@ -104,7 +105,7 @@ def test_a_package_that_hangs_when_it_is_imported_holds_only_its_request_up(
 
     def load(_: Plugin) -> Any:
         has_begun.set()
-        may_end.wait(20)
+        may_end.wait(WAIT_S)
         raise ConnectException("no such package")
 
     worker.plugins.plugins += (Plugin("shop.Slow", "source", "shop:Slow"),)
@@ -118,9 +119,8 @@ def test_a_package_that_hangs_when_it_is_imported_holds_only_its_request_up(
         assert (await api._root(Body(b""))).status == 200  # type: ignore[arg-type]
         assert not slow.done()
         may_end.set()
-        await asyncio.wait([slow], timeout=5)
+        await asyncio.wait([slow], timeout=WAIT_S)
 
-    threading.Timer(3, may_end.set).start()
     monkeypatch.setattr(Plugin, "load", load)
     asyncio.run(ask())
     monkeypatch.undo()
@@ -132,7 +132,7 @@ def test_a_worker_whose_herder_hangs_is_unhealthy(
     """The probe is answered, as Kafka's after ten seconds."""
     monkeypatch.setattr(rest, "_HEALTH_S", 0.1)
     may_end = threading.Event()
-    worker.call(lambda _: may_end.wait(20))
+    worker.call(lambda _: may_end.wait(WAIT_S))
     answer = asyncio.run(ConnectApi(worker, "cluster")._health(Body(b"")))  # type: ignore[arg-type]
     may_end.set()
     assert (answer.status, answer.body["status"]) == (500, "unhealthy")
@@ -171,9 +171,9 @@ def test_a_client_that_the_policy_refuses_does_not_alter_offsets_either(tmp_path
         "topics": "t",
         "admin.override.bootstrap.servers": "elsewhere:1",
     }
-    worker.call(lambda it: it.put("k", config, may_replace=True)).result(5)
+    worker.call(lambda it: it.put("k", config, may_replace=True)).result(WAIT_S)
     with pytest.raises(ConnectException, match="Overrides not allowed"):
-        worker.offsets("k").result(5)
+        worker.offsets("k").result(WAIT_S)
     worker.stop()
 
 

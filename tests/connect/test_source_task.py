@@ -24,6 +24,7 @@ from ottla.connect.runtime.standalone import Standalone
 from ottla.connect.runtime.state import ConnectorTaskId, RunState, TargetState
 from ottla.connect.runtime.tasks import TaskControl
 from ottla.connect.runtime.tolerance import ErrorHandler, Tolerance
+from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -91,7 +92,7 @@ class Lines(SourceTask):
         """Return all values, then wait for the stop."""
         values, self.values = self.values, ()
         if not values:
-            self.stopped.wait(20)
+            self.stopped.wait(WAIT_S)
         return [
             SourceRecord("t", value=it, source_partition={"p": 0}, source_offset={"at": at})
             for at, it in enumerate(values)
@@ -105,7 +106,7 @@ class Lines(SourceTask):
         """Count, and end `poll`; may hang first."""
         self.stops += 1
         self.stopped.set()
-        self.hangs.wait(20)
+        self.hangs.wait(WAIT_S)
 
 
 def loop_of(task: Lines, *, tolerates: bool = False) -> tuple[SourceLoop, TaskControl, Store]:
@@ -173,7 +174,7 @@ def test_a_refused_record_that_is_tolerated_is_passed() -> None:
     while len(task.committed) < 3:
         time.sleep(0.01)
     control.stop()
-    thread.join(20)
+    thread.join(WAIT_S)
     assert task.committed == [("a", 7), ("bad", None), ("c", 7)]
     assert store.offsets == [{"at": 2}]
 
@@ -193,7 +194,7 @@ def test_a_stop_comes_once_and_holds_nobody_up() -> None:
         time.sleep(0.01)
     assert time.monotonic() - start_s < 5
     task.hangs.set()
-    thread.join(20)
+    thread.join(WAIT_S)
     assert not thread.is_alive()
     assert (task.stops, store.offsets) == (1, [{"at": 0}])
 
@@ -241,7 +242,7 @@ class Hanging(SourceConnector):
 
     def validate(self, config: Mapping[str, str]) -> Any:
         """Hang."""
-        self.freed.wait(20)
+        self.freed.wait(WAIT_S)
         return super().validate(config)
 
 
@@ -288,13 +289,13 @@ def test_a_validation_that_hangs_holds_only_its_request_up(tmp_path: Path) -> No
     worker.plugins.plugins += (Plugin("shop.Hanging", "source", f"{__name__}:Hanging"),)
     config = {"name": "h", "connector.class": "shop.Hanging"}
     waiting = [worker.put("h", config, may_replace=True) for _ in range(32)]
-    assert worker.call(lambda it: it.names()).result(5) == []
+    assert worker.call(lambda it: it.names()).result(WAIT_S) == []
     with pytest.raises(ConnectException, match="try again later"):
-        worker.validate(config).result(5)
+        worker.validate(config).result(WAIT_S)
     assert not any(it.done() for it in waiting)
     Hanging.freed.set()
-    assert len(wait(waiting, 20).done) == 32
-    assert worker.call(lambda it: it.names()).result(5) == ["h"]
+    assert len(wait(waiting, WAIT_S).done) == 32
+    assert worker.call(lambda it: it.names()).result(WAIT_S) == ["h"]
     worker.stop()
 
 
@@ -327,14 +328,14 @@ def test_settings_of_clients_that_connectors_may_change(
         "producer.override.acks": "1",
         "admin.override.sasl.jaas.config": "canary",
     }
-    infos = worker.validate(config).result(5)
+    infos = worker.validate(config).result(WAIT_S)
     errors = [text for it in infos["configs"] for text in it["value"]["errors"]]
     assert [text.split("'")[3] for text in errors] == refused
     assert infos["error_count"] == len(refused)
     assert "canary" not in str(infos)
     if refused:
         with pytest.raises(BadRequestException, match="to be overridden in the connector config"):
-            worker.put("o", config, may_replace=True).result(5)
+            worker.put("o", config, may_replace=True).result(WAIT_S)
     worker.stop()
 
 
@@ -350,11 +351,11 @@ def test_changes_at_the_same_time_are_all_made(tmp_path: Path) -> None:
     """Each PATCH is of the configuration that the one before has left."""
     worker = Standalone(settings_of(tmp_path), "w:1")
     config = {"name": "p", "connector.class": "FileStreamSource", "topic": "t"}
-    worker.put("p", config, may_replace=False, initial=TargetState.STOPPED).result(5)
+    worker.put("p", config, may_replace=False, initial=TargetState.STOPPED).result(WAIT_S)
     changes = [worker.patch("p", {f"header.converter.x{it}": "1"}) for it in range(8)]
     for change in changes:
-        change.result(20)
-    changed = worker.call(lambda it: it.config("p")).result(5)
+        change.result(WAIT_S)
+    changed = worker.call(lambda it: it.config("p")).result(WAIT_S)
     assert changed == {**config, **{f"header.converter.x{it}": "1" for it in range(8)}}
     worker.stop()
 
@@ -371,18 +372,18 @@ def test_a_task_that_was_left_behind_writes_nothing() -> None:
 
     def hang() -> Any:
         polls.set()
-        may_return.wait(20)
+        may_return.wait(WAIT_S)
         return poll()
 
     task.poll = hang  # type: ignore[method-assign] # hangs
     thread = threading.Thread(target=loop.run, args=({},))
     thread.start()
-    polls.wait(20)
+    polls.wait(WAIT_S)
     before = list(states)
     control.stop()
     control.abandon()
     may_return.set()
-    thread.join(20)
+    thread.join(WAIT_S)
     assert (loop._producer.sent, store.offsets) == ([], [])  # type: ignore[attr-defined]
     control.report(RunState.FAILED)
     assert states == before
@@ -398,7 +399,7 @@ def test_an_abandoned_task_that_waits_for_its_producer_ends(
 
     def send(*_: Any, **__: Any) -> Delivery:
         is_sending.set()
-        is_closed.wait(20)
+        is_closed.wait(WAIT_S)
         raise ConnectException("the producer is closed")
 
     monkeypatch.setattr(loop._producer, "send", send)
@@ -410,10 +411,10 @@ def test_an_abandoned_task_that_waits_for_its_producer_ends(
 
     thread = threading.Thread(target=run)
     thread.start()
-    assert is_sending.wait(20)
+    assert is_sending.wait(WAIT_S)
     control.stop()
     control.abandon()
-    thread.join(10)
+    thread.join(WAIT_S)
     assert not thread.is_alive()
     assert (task.stops, store.offsets) == (1, [])
 
@@ -431,12 +432,12 @@ def test_a_pause_stores_the_offsets_of_what_is_written() -> None:
     task.poll = poll  # type: ignore[method-assign] # pauses
     thread = threading.Thread(target=loop.run, args=({},))
     thread.start()
-    end_s = time.monotonic() + 10
+    end_s = time.monotonic() + WAIT_S
     while not store.offsets and time.monotonic() < end_s:
         time.sleep(0.01)
     assert store.offsets == [{"at": 1}]
     control.stop()
-    thread.join(20)
+    thread.join(WAIT_S)
 
 
 def test_a_task_that_cannot_start_is_not_asked_to_commit() -> None:

@@ -22,6 +22,7 @@ from ottla.connect.runtime.rest import ConnectApi
 from ottla.connect.runtime.standalone import Standalone
 from ottla.http.host import HttpHost
 from ottla.testing.cluster import Cluster
+from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -53,7 +54,7 @@ class Rest:
         url = f"http://127.0.0.1:{self._host.address[1]}{path}"
         request = Request(url, data, {"content-type": "application/json"}, method=method)
         try:
-            with urlopen(request, timeout=30) as answer:
+            with urlopen(request, timeout=WAIT_S) as answer:
                 status, text = answer.status, answer.read()
         except HTTPError as error:
             status, text = error.code, error.read()
@@ -80,7 +81,7 @@ def _rest(bootstrap: str, tmp_path: Path) -> Iterator[Rest]:
 
 def until(condition: Callable[[], bool]) -> None:
     """Wait for a condition, for a time that no healthy run needs."""
-    end_s = time.monotonic() + 30
+    end_s = time.monotonic() + WAIT_S
     while not condition():
         assert time.monotonic() < end_s
         time.sleep(0.05)
@@ -332,6 +333,6 @@ def test_the_command_runs_the_files_of_the_docs(bootstrap: str, tmp_path: Path) 
             assert values_of(bootstrap, "documented", 2) == [b"one", b"two"]
         finally:
             process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0
+        assert process.wait(WAIT_S) == 0
     stored = decode_offsets((tmp_path / "connect.offsets").read_bytes())
     assert stored == {b'["documented",{"filename":"in.txt"}]': b'{"position":8}'}

@@ -66,6 +66,8 @@ class Site:
         file = words[-1] if words[-2] == ">" else None
         words = words[: words.index("|")] if "|" in words else words
         status, shown = self._tool(words)
+        if words[1:3] == ["cluster", "health"]:  # a busy machine leaves a node fenced for a while
+            status, shown = wait_for(lambda: self._health(words), problem=shown)
         assert status == 0, (words, shown)
         if file is not None:
             (self.directory / file).write_text(shown.splitlines()[-1])
@@ -83,6 +85,10 @@ class Site:
     def _is_complete(self, command: str) -> bool:
         shown = self._tool(shlex.split(self.here(command)))[1]
         return "is still in progress" not in shown
+
+    def _health(self, words: list[str]) -> tuple[int, str] | None:
+        status, shown = self._tool(words)
+        return None if status else (status, shown)
 
     def _tool(self, words: list[str]) -> tuple[int, str]:
         assert words[0] == "ottla"

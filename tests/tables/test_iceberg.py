@@ -28,6 +28,7 @@ from pyiceberg.table import Table
 
 from ottla.tables import iceberg
 from ottla.tables.iceberg import SyncOptions, TableSync, compact, progress_of
+from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -252,7 +253,7 @@ def test_a_killed_sync_is_continued(lake: Lake) -> None:
             process.stdout.readline()
             time.sleep(delay)
             os.kill(process.pid, signal.SIGKILL)
-            process.wait(30)
+            process.wait(WAIT_S)
     lake.sync()
     assert lake.ids() == lake.topic.sent
 

@@ -10,11 +10,10 @@ import pytest
 from ottla.errors import KafkaError
 from ottla.testing import ClusterError
 from tests.soaks import with_soaks
+from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
     from ottla.testing import Kafka, KafkaFactory
-
-WITHIN_S = 10.0
 
 
 @pytest.mark.parametrize("nodes", with_soaks([1, 3]))
@@ -25,7 +24,7 @@ def test_a_restored_cluster_is_that_of_the_snapshot(
     kafka = kafka_cluster(nodes=nodes)
     orders = kafka.topic("orders", exact=True).produce("first").produce("second")
     with kafka.consumer("orders", group="readers") as consumer:
-        while len(consumer.poll(WITHIN_S)) == 0:
+        while len(consumer.poll(WAIT_S)) == 0:
             pass
         consumer.commit()
     before = kafka.committed("readers")
@@ -53,7 +52,7 @@ def test_an_open_transaction_is_aborted_by_a_restore(kafka_cluster: KafkaFactory
     with kafka.consumer(str(orders), group="g", isolation_level="read_committed") as consumer:
         values: list[bytes | None] = []
         while len(values) < 2:
-            values += [record.value for record in consumer.poll(WITHIN_S)]
+            values += [record.value for record in consumer.poll(WAIT_S)]
     assert values == [b"before", b"after"]
 
 

@@ -17,6 +17,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.testing.cluster import Cluster
 from ottla.testing.simulation import SimulatedNode
 from ottla.types import TopicPartition
+from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -77,7 +78,7 @@ def test_a_transaction_takes_a_partition_that_was_added(bootstrap: str) -> None:
     _create(bootstrap, "within")
     with Producer(bootstrap_servers=bootstrap, transactional_id="within") as producer:
         with producer.transaction():
-            producer.send("within", b"a", partition=0).result(30)
+            producer.send("within", b"a", partition=0).result(WAIT_S)
             _grow(bootstrap, "within")
             producer.send("within", b"b", partition=2)
         new = TopicPartition("within", 2)

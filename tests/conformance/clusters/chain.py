@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as Partition
 
 from ottla import Consumer as NativeConsumer
@@ -122,6 +122,7 @@ class Chain:
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
                 "isolation.level": "read_committed",
+                "enable.partition.eof": True,
             }
         )
 
@@ -162,7 +163,7 @@ class Chain:
         self.wait_for({one: len(log) for one, log in source.items()}, "to the end of the source")
         self.kill()
         self._stopped.set()
-        self._reader.join(30)
+        self._reader.join(PROGRESS_LIMIT_S)
         for topic in TOPICS:
             check_copy(topic, source, self._read_with_librdkafka(topic))
             check_copy(topic, source, self._read_natively(topic))
@@ -180,17 +181,19 @@ class Chain:
                 one.kill()
 
     def _read_with_librdkafka(self, topic: str) -> dict[int, list[int]]:
-        """Return the committed records of each partition, up to the end of those known."""
+        """Return the committed records of each partition up to its last stable offset."""
         consumer, found = self._consumer(), dict[int, list[int]]()
         for partition in range(load.PARTITIONS):
             log = found[partition] = []
             consumer.assign([Partition(topic, partition, 0)])
-            quiet_s = time.monotonic() + 5
-            while time.monotonic() < quiet_s:
+            deadline, is_read = time.monotonic() + PROGRESS_LIMIT_S, False
+            while not is_read:
                 for message in consumer.consume(1000, 0.2):
-                    if message.error() is None:
+                    if (error := message.error()) is None:
                         log.append(_number(message.value()))
-                        quiet_s = time.monotonic() + 1
+                    is_read |= error is not None and error.code() == KafkaError._PARTITION_EOF
+                if time.monotonic() > deadline:
+                    raise Lost(f"{topic} cannot be read by librdkafka to its end")
         consumer.close()
         return found
 

@@ -158,7 +158,9 @@ class Load:
         """Return the high watermark of each partition of a topic."""
         consumer = self._reader()
         found = {
-            one: consumer.get_watermark_offsets(TopicPartition(topic, one), timeout=20)[1]
+            one: consumer.get_watermark_offsets(
+                TopicPartition(topic, one), timeout=PROGRESS_LIMIT_S
+            )[1]
             for one in range(partitions)
         }
         consumer.close()
@@ -171,7 +173,7 @@ class Load:
         for partition in range(PARTITIONS):
             asked = TopicPartition(TOPIC, partition, 0)
             consumer.assign([asked])
-            start, end = consumer.get_watermark_offsets(asked, timeout=20)
+            start, end = consumer.get_watermark_offsets(asked, timeout=PROGRESS_LIMIT_S)
             if start:
                 raise Lost(f"partition {partition} starts at {start}")
             log = logs[partition] = []

@@ -25,6 +25,7 @@ from tests.conformance.clusters.history import (
 )
 from tests.conformance.clusters.load import CLIENT, Load, wait_for
 from tests.conformance.clusters.registers import Registers, check_registers
+from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,7 +59,7 @@ class Trial:
             NewTopic(name, count, replicas, config=safe) for name, count in self._topics.items()
         ]
         for future in self._admin.create_topics(topics).values():
-            future.result(20)
+            future.result(WAIT_S)
         wait_for(self.is_in_sync, "replicas do not come in sync")
         self.load.start()
         self.registers.start()

@@ -48,6 +48,7 @@ SETTINGS = {
     "share.coordinator.state.topic.num.partitions": "1",
     "share.coordinator.state.topic.replication.factor": "2",
     "share.coordinator.state.topic.min.isr": "1",
+    "group.share.record.lock.duration.ms": "60000",
     "group.streams.initial.rebalance.delay.ms": "0",
     **{f"group.{kind}.min.heartbeat.interval.ms": "200" for kind in KINDS},
     **{f"group.{kind}.heartbeat.interval.ms": "200" for kind in KINDS},

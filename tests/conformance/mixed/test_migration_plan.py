@@ -17,6 +17,7 @@ import pytest
 
 from ottla import Admin, Consumer, NewTopic, Producer
 from tests.conformance.kafka import RealKafka
+from tests.waits import read_to_end
 
 if TYPE_CHECKING:
     from tests.conformance.kafka import Kafka
@@ -80,10 +81,7 @@ class Site:
             group_id="billing",
             auto_offset_reset="earliest",
         ) as consumer:
-            found = 0
-            while batch := consumer.poll(5.0):
-                found += len(batch)
-            return found
+            return len(read_to_end(consumer))
 
     def send(self) -> None:
         """Send a hundred records."""

@@ -15,7 +15,7 @@ from ottla import Admin, Consumer, KafkaError, NewTopic, Producer
 from ottla.errors import ErrorCode
 from ottla.security.acl import Acl, Operation, PatternType, Permission, ResourceType
 from tests.conformance.clusters.load import wait_for
-from tests.conformance.clusters.nodes import KAFKA, OTTLA, Cluster
+from tests.conformance.clusters.nodes import KAFKA, LATER, OTTLA, Cluster
 from tests.server.security.certificates import Authority
 from tests.waits import WAIT_S
 
@@ -61,7 +61,12 @@ def cluster(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         "ssl.truststore.location": str(path / "ca.pem"),
     }
     running = Cluster(path, MEMBERS, kafka, has_links=False)
-    running.format(settings_of=dict.fromkeys(range(1, len(MEMBERS) + 1), SETTINGS | stores))
+    running.format(
+        settings_of={
+            node: SETTINGS | stores | (LATER if member is KAFKA else {})
+            for node, member in enumerate(MEMBERS, 1)
+        }
+    )
     try:
         running.start()
         wait_for(lambda: all(one.is_ready for one in running.nodes), "nodes do not serve")

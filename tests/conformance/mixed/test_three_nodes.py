@@ -16,7 +16,7 @@ import pytest
 from ottla import Admin, KafkaError, NewTopic, TopicPartition
 from tests.conformance.clusters import load
 from tests.conformance.clusters.load import wait_for
-from tests.conformance.clusters.nodes import KAFKA, OTTLA, Cluster
+from tests.conformance.clusters.nodes import KAFKA, LATER, OTTLA, Cluster
 from tests.conformance.clusters.trial import Trial
 
 if TYPE_CHECKING:
@@ -36,9 +36,6 @@ CONTROLLERS = {
 COUNT = None if os.environ.get("OTTLA_TEST_LAYOUTS") == "all" else 1
 RATE = 100
 _MAX_ELECTIONS = 8
-_LATER = {"controller.quorum.fetch.timeout.ms": "2600"}
-"""Of the only voter of its kind. When the leader is dead, the voter that notices it first asks for
-a pre-vote, which the other refuses; and grants the other's, which notices 0.6 s later."""
 
 
 class Scenario:
@@ -107,7 +104,7 @@ def _running(kafka: Kafka, directory: Path, members: Sequence[Member]) -> Iterat
     kinds = [one.kind for one in members[:3]]
     only = next(number for number, kind in enumerate(kinds, 1) if kinds.count(kind) == 1)
     cluster = Cluster(directory, members, kafka)
-    cluster.format(settings_of={only: _LATER})
+    cluster.format(settings_of={only: LATER})
     trial = Trial(cluster, rate=RATE, seed=1)
     try:
         trial.start()

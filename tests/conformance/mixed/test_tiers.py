@@ -13,6 +13,7 @@ from ottla import Admin, Consumer, KafkaError, NewTopic, Producer, TopicPartitio
 from ottla.storage.remote.managers.directory import ROOT
 from ottla.storage.remote.partition_segments import PartitionSegments
 from ottla.storage.remote.records import decode_remote_metadata
+from ottla.storage.remote.segment import SegmentState
 from tests.conformance.clusters.load import wait_for
 from tests.conformance.clusters.nodes import KAFKA, OTTLA, Cluster
 from tests.conformance.mixed.takeover import OTHER, SETTINGS, Coordinators
@@ -69,7 +70,7 @@ class Tiered:
 
         def is_dropped() -> bool:
             logs = sorted((self.cluster.node(leader).directory / "data" / name).glob("*.log"))
-            return int(logs[0].stem) > len(self.written[topic]) - 2 * COUNT // 3
+            return bool(logs) and int(logs[0].stem) > len(self.written[topic]) - 2 * COUNT // 3
 
         wait_for(is_dropped, f"{name} stays on the disk of node {leader}")
 
@@ -79,7 +80,7 @@ class Tiered:
         logs = (self.cluster.node(leader).directory / "data" / f"{topic}-0").glob("*.log")
         newest = max(int(path.stem) for path in logs)
         wait_for(
-            lambda: self.segments(topic)[-1].end_offset == newest - 1,
+            lambda: max(one.end_offset for one in self.segments(topic)) == newest - 1,
             f"segments of {topic} are not copied",
         )
 
@@ -94,7 +95,7 @@ class Tiered:
         return described.partitions[0].replicas
 
     def segments(self, topic: str) -> list[RemoteSegment]:
-        """Return the segments of a topic by the shared metadata topic."""
+        """Return the copied segments of a topic by the shared metadata topic."""
         segments = PartitionSegments()
         with Consumer(
             bootstrap_servers=self.cluster.bootstrap, auto_offset_reset="earliest"
@@ -108,7 +109,8 @@ class Tiered:
                     assert metadata is not None
                     if metadata.topic == topic:
                         assert segments.apply(metadata)
-        return segments.segments()
+        finished = SegmentState.COPY_SEGMENT_FINISHED
+        return [one for one in segments.segments() if one.state is finished]
 
     def check(self, topic: str, **settings: Any) -> None:
         """Read the topic from the beginning; every value is what was written."""
@@ -160,7 +162,7 @@ def test_leaders_move_between_the_two(tiered: Tiered, first: int) -> None:
     for leader in (first, OTHER[first], first):
         tiered.lead(topic, leader)
         tiered.write(topic)
-        tiered.wait_until_tiered(topic, leader)
+        tiered.wait_until_copied(topic, leader)
         tiered.check(topic)
     segments = tiered.segments(topic)
     assert {one.broker_id for one in segments} == {1, 2}

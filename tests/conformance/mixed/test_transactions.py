@@ -109,7 +109,7 @@ def test_a_transaction_that_was_left_is_aborted_by_the_other_kind(
     topic = f"left-{first}"
     coordinators.admin.create_topics([NewTopic(topic, 1)])
     coordinators.lead(first)
-    left = coordinators.producer(f"left-{first}", timeout_ms=4000)
+    left = coordinators.producer(f"left-{first}", timeout_ms=10_000)
     left.init_transactions()
     left.begin_transaction()
     left.send(topic, b"lost")

@@ -19,6 +19,7 @@ from ottla.storage.remote.index_cache import RemoteIndexCache
 from ottla.storage.remote.managers.directory import MARKER, ROOT, DirectoryStorage
 from ottla.storage.remote.partition_segments import PartitionSegments
 from ottla.storage.remote.records import decode_remote_metadata
+from ottla.storage.remote.segment import SegmentState
 from ottla.storage.remote.storage_manager import (
     IndexKind,
     LocalFile,
@@ -65,14 +66,16 @@ def _node(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Re
                 producer.flush()
                 (producer.abort_transaction if first % 100 else producer.commit_transaction)()
         copied = directory / "tier" / ROOT
-        wait_for(lambda: len(list(copied.rglob("*.log"))) >= 5, limit_s=60)
+        wait_for(lambda: len(list(copied.rglob("*.log"))) >= 5)
         log_dir = node.log_dir / f"{TOPIC}-0"
-        wait_for(lambda: not (log_dir / f"{0:020d}.log").exists(), limit_s=60)
+        wait_for(lambda: not (log_dir / f"{0:020d}.log").exists())
+        sealed = len(list(copied.rglob("*.log")))
+        wait_for(lambda: len(remote_segments(node)) == sealed)
         yield node
 
 
 def remote_segments(node: RealKafka) -> list[RemoteSegment]:
-    """Return the copied segments by Kafka's metadata topic."""
+    """Return the wholly copied segments by Kafka's metadata topic."""
     segments = PartitionSegments()
     with Consumer(bootstrap_servers=node.bootstrap, auto_offset_reset="earliest") as consumer:
         partitions = [TopicPartition("__remote_log_metadata", number) for number in (0, 1)]
@@ -83,7 +86,8 @@ def remote_segments(node: RealKafka) -> list[RemoteSegment]:
                 metadata = decode_remote_metadata(record.value)
                 assert metadata is not None
                 assert segments.apply(metadata)
-    return segments.segments()
+    finished = SegmentState.COPY_SEGMENT_FINISHED
+    return [one for one in segments.segments() if one.state is finished]
 
 
 def read_all(node: RealKafka) -> list[bytes]:

@@ -10,6 +10,7 @@ import pytest
 
 from ottla import Admin, Consumer
 from tests.conformance.tool_pairs import Call, Said, our_tool, run_story
+from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,7 +79,7 @@ def test_groups_with_members(
                 answers = _answers(place, tool_jvm, tmp_path)
             finally:
                 stop.set()
-            member.result(30)
+            member.result(WAIT_S)
         for call, java, ours in answers:
             assert ours == java, f"{place.name}: {call.text}"
 

@@ -26,6 +26,7 @@ from ottla.connect.errors import ConnectException
 from ottla.http.host import HttpHost
 from ottla.testing.cluster import Cluster
 from tests.ports import free_ports
+from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -61,7 +62,7 @@ def call(
     sent = {"content-type": "application/json", **(headers or {})}
     request = Request(f"http://127.0.0.1:{port}{path}", data, sent, method=method)
     try:
-        with urlopen(request, timeout=30) as answer:
+        with urlopen(request, timeout=WAIT_S) as answer:
             status, text = answer.status, answer.read()
     except HTTPError as error:
         status, text = error.code, error.read()
@@ -231,7 +232,7 @@ def test_a_killed_worker_goes_on_from_its_topics(bootstrap: str, tmp_path: Path)
                     process.kill()
                 else:
                     process.terminate()
-                process.communicate(timeout=30)
+                process.communicate(timeout=WAIT_S)
     assert process.returncode == 0
     with Consumer(
         "killed", bootstrap_servers=bootstrap, group_id="of-killed", auto_offset_reset="earliest"

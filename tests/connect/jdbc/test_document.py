@@ -15,6 +15,7 @@ from subprocess import PIPE, Popen
 from typing import TYPE_CHECKING
 
 from ottla.testing.cluster import Cluster
+from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,4 +65,4 @@ def test_the_steps_of_the_page(tmp_path: Path) -> None:
                 assert run(commands[1]).strip() in text
             finally:
                 process.send_signal(signal.SIGINT)
-            assert process.wait(30) == 0
+            assert process.wait(WAIT_S) == 0

@@ -10,6 +10,7 @@ import pytest
 from ottla.connect.runtime.standalone import Standalone
 from ottla.testing.cluster import Cluster
 from tests.connect.jdbc.tables import CREATE, REAL, fill, rows_of
+from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +50,7 @@ def test_the_copy_equals_the_table_after_kills(server: Server, tmp_path: Path) -
         )
         try:
             for name, config in (("a", source), ("b", sink)):
-                worker.put(name, {**config, "name": name}, may_replace=False).result(30)
+                worker.put(name, {**config, "name": name}, may_replace=False).result(WAIT_S)
             for turn in range(KILLS):
                 fill(server, range(turn * 30 + 1, turn * 30 + 31))
                 server.kill()

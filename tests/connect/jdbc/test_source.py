@@ -33,6 +33,7 @@ from tests.connect.jdbc.tables import (
     sink_task,
     source_task,
 )
+from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -340,7 +341,7 @@ def test_tables_are_chosen_and_divided(server: Server) -> None:
 
 def wait_until(condition: Callable[[], object]) -> None:
     """Wait for half a minute at most."""
-    end_s = time.monotonic() + 30
+    end_s = time.monotonic() + WAIT_S
     while not condition():
         assert time.monotonic() < end_s
         time.sleep(0.01)

@@ -19,6 +19,7 @@ from ottla.connect.mirror.flows import MirrorMaker, MirrorMakerConfig
 from ottla.connect.mirror.records import MirrorCheckpoint, MirrorHeartbeat, OffsetSync
 from ottla.testing.cluster import Cluster
 from ottla.types import TopicPartition
+from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -232,7 +233,7 @@ def test_failover_and_failback_of_a_group_while_the_mirror_is_killed(
         group.wait_offset(source, TopicPartition("b.pay", 0), 1)
     finally:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(WAIT_S) == 0
 
 
 def test_the_command_runs_the_file_of_the_docs(ends: tuple[str, str], tmp_path: Path) -> None:
@@ -250,4 +251,4 @@ def test_the_command_runs_the_file_of_the_docs(ends: tuple[str, str], tmp_path: 
         until_copied(target, "main.orders-new", [b"tea"])
     finally:
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0
+        assert process.wait(WAIT_S) == 0

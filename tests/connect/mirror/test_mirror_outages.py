@@ -20,6 +20,7 @@ from ottla.connect.records import SourceRecord
 from ottla.errors import ClosedError, ConfigError, CorruptMessage, ErrorCode, KafkaError
 from ottla.errors import TimeoutError as OttlaTimeoutError
 from ottla.types import TopicPartition
+from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -149,7 +150,7 @@ def test_a_flow_whose_target_is_away_starts_later(monkeypatch: pytest.MonkeyPatc
     try:
         assert list(map(str, mirror.workers)) == ["a->b"]
         errors.clear()
-        end_s = time.monotonic() + 30
+        end_s = time.monotonic() + WAIT_S
         while len(mirror.workers) < 2 and time.monotonic() < end_s:
             time.sleep(0.01)
         assert list(map(str, mirror.workers)) == ["a->b", "a->c"]
@@ -393,5 +394,5 @@ def test_copies_go_on_without_the_right_to_write_offset_syncs(source: MirrorSour
     finally:
         stopper = threading.Thread(target=task.stop)
         stopper.start()
-        stopper.join(10)
+        stopper.join(WAIT_S)
         assert not stopper.is_alive()

@@ -35,7 +35,7 @@ from ottla.records.batches import iterate_batches
 from ottla.records.builder import encode_batch
 from ottla.types import ZERO_UUID
 from tests.server.requests.untrusted_clients import Peer
-from tests.waits import wait_for
+from tests.waits import WAIT_S, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from ottla.protocol.schema import Request
 
 GROUP, TRANSACTION = 0, 1
-PATIENCE_S: Final = 5.0
 _PAUSE_S: Final = 0.02
 _RETRIED: Final = frozenset(
     {
@@ -95,7 +94,7 @@ class Session:
         )
         answer = self._peer.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
         for index in range(int(partitions)):
-            wait_for(lambda index=index: self.do_latest(f"{name}-{index}") == ["0"], PATIENCE_S)  # type: ignore[misc] # a lambda's default binds the loop's value
+            wait_for(lambda index=index: self.do_latest(f"{name}-{index}") == ["0"])  # type: ignore[misc] # a lambda's default binds the loop's value
         return [_code(answer.topics[0].error_code)]
 
     def do_delete(self, name: str) -> list[str]:
@@ -421,19 +420,17 @@ class Session:
 
     def do_await(self, transactional_id: str, state: str) -> list[str]:
         """Wait until a transaction is in a state."""
-        wait_for(lambda: self.do_describe(transactional_id)[0].split()[0] == state, PATIENCE_S)
+        wait_for(lambda: self.do_describe(transactional_id)[0].split()[0] == state)
         return [state]
 
     # ---------------------------------------------------------------- internals
 
     def _wait_until_complete(self, transactional_id: str) -> None:
-        wait_for(
-            lambda: not self.do_describe(transactional_id)[0].startswith("Prepare"), PATIENCE_S
-        )
+        wait_for(lambda: not self.do_describe(transactional_id)[0].startswith("Prepare"))
 
     def _ask_again(self, request: Request, version: int) -> Any:
         """Ask until the answer has none of the codes after which clients try again."""
-        end_s = time.monotonic() + PATIENCE_S
+        end_s = time.monotonic() + WAIT_S
         while True:
             answer = self._peer.ask(request, version)
             if not set(_codes(answer)) & _RETRIED or time.monotonic() > end_s:

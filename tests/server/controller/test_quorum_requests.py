@@ -32,6 +32,7 @@ from ottla.server.requests.api import served_apis
 from ottla.testing.cluster import Cluster
 from ottla.types import FileSlice, OffsetAndEpoch, Uuid
 from tests.controller.harness import Harness
+from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +50,7 @@ class Peer:
         self.cluster = cluster
         self.address = cluster.run(lambda node: node.addresses[LISTENER])
         self.cluster_id = cluster.run(lambda node: node.cluster_id)
-        self._socket = socket.create_connection(self.address, timeout=30)
+        self._socket = socket.create_connection(self.address, timeout=WAIT_S)
         self._sent: Any = None
 
     def close(self) -> None:

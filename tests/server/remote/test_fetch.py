@@ -21,6 +21,7 @@ from tests.server.remote.test_reader import Segments
 from tests.server.requests.test_fetch_waits import codes, create, records, request
 from tests.server.requests.untrusted_clients import Peer, produce
 from tests.storage.remote.tiers import MemoryTier
+from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -151,13 +152,13 @@ def test_a_slow_tier_delays_no_one_else(cluster: Cluster, topic_id: Uuid, tier: 
     released = threading.Event()
 
     def hang(_segment: RemoteSegment) -> None:
-        released.wait(20)
+        released.wait(2 * WAIT_S)
 
     tier.before_read = hang
     slow, quick = Peer(cluster.bootstrap), Peer(cluster.bootstrap)
     begin_s = time.monotonic()
     answer = slow.ask(request((topic_id, 0, 0)), 13)
-    assert 0.4 < time.monotonic() - begin_s < 10
+    assert 0.4 < time.monotonic() - begin_s < WAIT_S
     assert codes(answer) == [0]
     assert not answer.responses[0].partitions[0].records
     assert quick.ask(request((topic_id, 0, 55)), 13).responses[0].partitions[0].records
@@ -206,7 +207,7 @@ def test_a_search_of_a_tier_that_hangs_times_out(cluster: Cluster, tier: MemoryT
     released = threading.Event()
 
     def hang(_segment: RemoteSegment) -> None:
-        released.wait(20)
+        released.wait(2 * WAIT_S)
 
     tier.before_read = hang
     peer = Peer(cluster.bootstrap)

@@ -14,7 +14,7 @@ from ottla.server.system.workers import DetachedThreads
 from ottla.storage.remote.managers.directory import DirectoryStorage
 from ottla.testing import Cluster
 from tests.server.remote.test_tier import TIERED, copied, lines, settings_of
-from tests.waits import wait_for
+from tests.waits import WAIT_S, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,12 +90,12 @@ def until_copied(cluster: Cluster, partition: int) -> None:
 
 
 def count(cluster: Cluster, partition: int) -> int:
-    """Read a partition from its start to its end, as far as that goes in ten seconds."""
+    """Read a partition from its start to its end, as far as that goes in a minute."""
     at, found = ottla.TopicPartition("t", partition), 0
     with ottla.Consumer(bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as one:
         one.assign([at])
         one.seek_to_beginning(at)
-        end = time.monotonic() + 10
+        end = time.monotonic() + WAIT_S
         while found < RECORDS and time.monotonic() < end:
             found += len(one.poll(0.2))
     return found
@@ -110,7 +110,7 @@ def test_a_copy_that_does_not_end(cluster: Cluster, caplog: pytest.LogCaptureFix
     assert cluster.run(oldest_s)["copier"] > 0
     begin = time.monotonic()
     cluster.stop()
-    assert time.monotonic() - begin < 8
+    assert time.monotonic() - begin < WAIT_S
     assert len(lines(caplog, "remote.calls_left")) == 1
 
 
@@ -131,7 +131,7 @@ def test_a_read_that_does_not_end(cluster: Cluster) -> None:
         one.assign(at)
         one.seek_to_beginning(*at)
         found: set[int] = set()
-        end = time.monotonic() + 20
+        end = time.monotonic() + WAIT_S
         read = 0
         while read < RECORDS and time.monotonic() < end:
             records = one.poll(0.2)

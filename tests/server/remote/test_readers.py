@@ -12,7 +12,7 @@ from ottla import TopicPartition
 from ottla.testing import Cluster
 from tests.server.metrics.test_shares import scraped
 from tests.server.remote.test_tier import TIERED, settings_of, until_copied
-from tests.waits import wait_for
+from tests.waits import WAIT_S, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,7 +73,7 @@ def test_a_consumer_sees_what_is_committed(cluster: Cluster) -> None:
         ) as consumer:
             consumer.assign([partition])
             values: list[bytes] = []
-            end = time.monotonic() + 30
+            end = time.monotonic() + WAIT_S
             while len(values) < count:
                 assert time.monotonic() < end, len(values)
                 values += [record.value[:6] for record in consumer.poll(0.5) if record.value]
@@ -91,7 +91,7 @@ def test_a_share_group_gets_each_record_once(cluster: Cluster, isolation: str, c
         admin.alter_configs({ottla.ConfigResource(ottla.ResourceType.GROUP, group): configs})
     with ottla.ShareConsumer("t", bootstrap_servers=cluster.bootstrap, group_id=group) as consumer:
         values: list[bytes] = []
-        end = time.monotonic() + 30
+        end = time.monotonic() + WAIT_S
         while len(values) < count:
             assert time.monotonic() < end, len(values)
             values += [record.value[:6] for record in consumer.poll(0.5) if record.value]

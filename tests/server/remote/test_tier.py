@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import ottla
 from ottla.testing import Cluster
+from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -50,7 +51,7 @@ def starts(node: Node) -> tuple[int, int, int]:
 
 def until(cluster: Cluster, is_reached: Callable[[int, int, int], bool]) -> tuple[int, int, int]:
     """Wait for the partition's offsets and return them."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + WAIT_S
     while not is_reached(*(found := cluster.run(starts))):
         assert time.monotonic() < end, found
         time.sleep(0.05)
@@ -82,7 +83,7 @@ def read_all(cluster: Cluster) -> list[bytes]:
     with ottla.Consumer(bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as one:
         one.assign([ottla.TopicPartition("t", 0)])
         one.seek_to_beginning(ottla.TopicPartition("t", 0))
-        end = time.monotonic() + 30
+        end = time.monotonic() + WAIT_S
         while len(values) < RECORDS:
             assert time.monotonic() < end, len(values)
             values += [record.value or b"" for record in one.poll(0.2)]
@@ -148,7 +149,7 @@ def test_a_deleted_topic_leaves_no_segment(tmp_path: Path) -> None:
         until_copied(cluster)
         with ottla.Admin(bootstrap_servers=cluster.bootstrap) as admin:
             admin.delete_topics(["t"])
-        end = time.monotonic() + 30
+        end = time.monotonic() + WAIT_S
         while copied(tmp_path):
             assert time.monotonic() < end
             time.sleep(0.05)
@@ -164,7 +165,7 @@ def test_retention_counts_both_tiers(tmp_path: Path) -> None:
             topic = ottla.ConfigResource(ottla.ResourceType.TOPIC, "t")
             admin.alter_configs({topic: {"retention.bytes": "3000000"}})
         until(cluster, lambda start, *_: start > 0)
-        end = time.monotonic() + 30
+        end = time.monotonic() + WAIT_S
         while int(copied(tmp_path)[0].name[:20]) != cluster.run(starts)[0]:
             assert time.monotonic() < end
             time.sleep(0.05)
@@ -242,7 +243,7 @@ def test_a_store_that_goes_away_while_running_is_named_in_one_line(
         root.rmdir()
         root.write_text("no directory")
         fill(cluster)
-        end = time.monotonic() + 30
+        end = time.monotonic() + WAIT_S
         while cluster.run(failed_copies) < 3:
             assert time.monotonic() < end
             time.sleep(0.05)
@@ -284,7 +285,7 @@ def test_the_copy_quota_holds_copies_back_until_it_is_raised(tmp_path: Path) -> 
             )
         until_copied(cluster)
         assert len(read_all(cluster)) == RECORDS
-        end = time.monotonic() + 30
+        end = time.monotonic() + WAIT_S
         stored = sum(path.stat().st_size for path in copied(tmp_path))
         while (found := figures(cluster))[f"{TOPIC_FIGURES}logsizebytes"] != stored:
             assert time.monotonic() < end, found
@@ -323,7 +324,7 @@ def test_thread_counts_change_while_the_node_runs(tmp_path: Path) -> None:
         with ottla.Admin(bootstrap_servers=cluster.bootstrap) as admin:
             broker = ottla.ConfigResource(ottla.ResourceType.BROKER, "")
             admin.alter_configs({broker: {name: str(count) for name, count in names.items()}})
-            end = time.monotonic() + 30
+            end = time.monotonic() + WAIT_S
             while cluster.run(thread_counts) != list(names.values()):
                 assert time.monotonic() < end
                 time.sleep(0.05)

@@ -34,6 +34,7 @@ from tests.server.requests.untrusted_clients import (
     joined,
     produce,
 )
+from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -80,7 +81,7 @@ class Gate:
         def held(*arguments: Any, **named: Any) -> CheckedBatch:
             self.threads.add(threading.current_thread().name)
             self.reached.set()
-            assert self.opened.wait(30)
+            assert self.opened.wait(WAIT_S)
             return check(*arguments, **named)
 
         monkeypatch.setattr(large_batches, "check_large_batch", held)
@@ -150,7 +151,7 @@ def test_others_are_answered_while_a_batch_is_checked(
 ) -> None:
     """The worker is held: other connections produce to the same partition all the same."""
     send(peer, request_for((topic, large())))
-    assert gate.reached.wait(30)
+    assert gate.reached.wait(WAIT_S)
     witness = Peer(cluster.bootstrap)
     assert produce(witness, topic, small()) == 0
     assert witness.is_served()
@@ -166,7 +167,7 @@ def test_one_connections_requests_stay_in_order(
     """What the same connection sends behind the large batch is appended behind it."""
     send(peer, request_for((topic, large())))
     send(peer, request_for((topic, small())))
-    assert gate.reached.wait(30)
+    assert gate.reached.wait(WAIT_S)
     witness = Peer(cluster.bootstrap)
     assert values(witness, topic) == []
     gate.opened.set()
@@ -198,7 +199,7 @@ def test_a_topic_deleted_meanwhile_is_unknown(
 ) -> None:
     """Nothing is appended to it, not even when another topic has taken its name."""
     send(peer, request_for((topic, large())))
-    assert gate.reached.wait(30)
+    assert gate.reached.wait(WAIT_S)
     other = Peer(cluster.bootstrap)
     answer = other.ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=9000), 5)
     assert answer.responses[0].error_code == 0
@@ -225,7 +226,7 @@ def test_one_answer_for_all_partitions(
     other_topic = f"{topic}.other"
     assert create_topic(cluster, other_topic) == [0]
     send(peer, request_for((topic, large()), (other_topic, small()), ("nowhere", small())))
-    assert gate.reached.wait(30)
+    assert gate.reached.wait(WAIT_S)
     witness = Peer(cluster.bootstrap)
     assert values(witness, other_topic) == [(0, b"small")]
     gate.opened.set()
@@ -255,7 +256,7 @@ def test_a_client_that_leaves_is_no_error(
 ) -> None:
     """Its batch was complete when it came: it is appended as in Kafka, without a response."""
     send(peer, request_for((topic, large()), acks=1))
-    assert gate.reached.wait(30)
+    assert gate.reached.wait(WAIT_S)
     peer.close()
     gate.opened.set()
     witness = Peer(cluster.bootstrap)

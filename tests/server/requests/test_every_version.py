@@ -59,6 +59,7 @@ from ottla.records.builder import encode_batch
 from ottla.server.requests.api import served_apis
 from ottla.testing.cluster import Cluster
 from ottla.types import ZERO_UUID, FileSlice, Uuid
+from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,7 +84,7 @@ class Speaker:
         key = ApiKey(request.message_key)
         parts = frames.encode_request(request, version, 7, "speaker")
         frame = b"".join(part for part in parts if not isinstance(part, FileSlice))
-        with socket.create_connection(self._address, timeout=30) as connection:
+        with socket.create_connection(self._address, timeout=WAIT_S) as connection:
             connection.sendall(frame)
             with connection.makefile("rb") as stream:
                 size = stream.read(4)

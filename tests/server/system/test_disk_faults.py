@@ -24,7 +24,7 @@ from ottla.storage.directories.log_dir import decode_meta_properties
 from ottla.testing.cluster import Cluster
 from ottla.types import TopicPartition
 from tests.server.requests.untrusted_clients import Peer, create_topic, produce
-from tests.waits import wait_for
+from tests.waits import WAIT_S, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -346,7 +346,7 @@ def start_node(directory: Path, **settings: Any) -> subprocess.Popen[str]:
 def test_a_place_that_takes_no_files_is_refused_in_one_line(tmp_path: Path) -> None:
     """Exit 1 and a line with the path, no traceback."""
     with start_node(Path("/proc/no-place"), ready=tmp_path / "ready") as process:
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=WAIT_S)
     assert process.returncode == 1
     assert "/proc/no-place" in errors
     assert "Traceback" not in errors
@@ -372,8 +372,10 @@ def test_descriptors_that_run_out_pause_the_accepting_only(tmp_path: Path) -> No
             late.is_served()
         for client in clients[:80]:
             client.close()
-        late.sock.settimeout(60)
+        late.sock.settimeout(WAIT_S)
         assert late.read_frame()
+        held = Path(f"/proc/{process.pid}/fd")
+        wait_for(lambda: len(list(held.iterdir())) < 90, problem="clients that left hold some")
         assert create_topic(named, "t") == [0]
         assert produce(first, "t", batch()) == 0
         assert process.poll() is None
