@@ -66,9 +66,10 @@ class Site:
         file = words[-1] if words[-2] == ">" else None
         words = words[: words.index("|")] if "|" in words else words
         status, shown = self._tool(words)
-        if words[1:3] == ["cluster", "health"]:  # a busy machine leaves a node fenced for a while
-            status, shown = wait_for(lambda: self._health(words), problem=shown)
-        assert status == 0, (words, shown)
+        if status and words[1:3] == ["cluster", "health"]:  # a busy machine: a node may be fenced
+            shown = wait_for(lambda: self._healthy(words), problem=shown)
+        else:
+            assert status == 0, (words, shown)
         if file is not None:
             (self.directory / file).write_text(shown.splitlines()[-1])
         return shown
@@ -86,9 +87,9 @@ class Site:
         shown = self._tool(shlex.split(self.here(command)))[1]
         return "is still in progress" not in shown
 
-    def _health(self, words: list[str]) -> tuple[int, str] | None:
+    def _healthy(self, words: list[str]) -> str:
         status, shown = self._tool(words)
-        return None if status else (status, shown)
+        return "" if status else shown
 
     def _tool(self, words: list[str]) -> tuple[int, str]:
         assert words[0] == "ottla"
