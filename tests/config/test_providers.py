@@ -74,9 +74,12 @@ def test_only_allowed_paths_are_read(secrets: Path) -> None:
     [
         ({"config.providers.file.class": "com.example.Own"}, "is none of"),
         ({"config.providers.env.param.allowlist.pattern": "("}, "is no pattern"),
-        ({"x": "${env:path:KEY}"}, "the environment has no path"),
-        ({"x": "${file:/absent-file:KEY}"}, "cannot read /absent-file"),
-        ({"x": "${dir:/proc/self:mem}"}, "cannot read /proc"),
+        (
+            {"x": "${env:path:KEY}"},
+            "Path is not supported for EnvVarConfigProvider, invalid value 'path'",
+        ),
+        ({"x": "${file:/absent-file:KEY}"}, "Could not read properties from file /absent-file"),
+        ({"x": "${dir:/proc/self:mem}"}, "Could not read file /proc"),
     ],
 )
 def test_what_cannot_be_resolved_is_named(changes: dict[str, str], message: str) -> None:

@@ -70,7 +70,11 @@ class FileProvider:
     def get(self, path: str, key: str) -> str | None:
         """Return a property."""
         found = self._paths.checked(path) if path else None
-        return None if found is None else parse_properties(_read(found)).get(key)
+        return (
+            None
+            if found is None
+            else parse_properties(_read(found, "Could not read properties from file {}")).get(key)
+        )
 
 
 class DirectoryProvider:
@@ -85,7 +89,8 @@ class DirectoryProvider:
         if found is None or "/" in key or key in {"", ".", ".."}:
             return None
         file = found / key
-        return _read(file) if file.is_file() else None
+        text = "Could not read file {} for property " + key
+        return _read(file, text) if file.is_file() else None
 
 
 class EnvironmentProvider:
@@ -102,7 +107,8 @@ class EnvironmentProvider:
     def get(self, path: str, key: str) -> str | None:
         """Return a variable that the pattern allows."""
         if path:
-            raise ProviderError(f"the environment has no path, as in {path}:{key}")
+            text = f"Path is not supported for EnvVarConfigProvider, invalid value '{path}'"
+            raise ProviderError(text)
         return self._environ.get(key) if self._allowed.fullmatch(key) else None
 
 
@@ -118,36 +124,53 @@ class Resolved(NamedTuple):
 
     values: dict[str, str]
     problems: list[ConfigProblem]
+    references: dict[str, str]
+    """By the values that providers gave: their references, `${file:/path:key}`."""
+
+
+class ConfigTransformer:
+    """The providers of some settings, which resolve the references in these and in others."""
+
+    def __init__(self, settings: Mapping[str, str], environ: Mapping[str, str]) -> None:
+        """Make the providers that settings name; `problems` has those that cannot be made."""
+        self.problems: list[ConfigProblem] = []
+        self._providers: dict[str, Provider] = {}
+        for name in (it.strip() for it in settings.get(PROVIDERS, "").split(",")):
+            if not name:
+                continue
+            try:
+                self._providers[name] = _made(name, settings, environ)
+            except ProviderError as error:
+                text = f"{PROVIDERS}: {name}: {error}"
+                self.problems.append(ConfigProblem(PROVIDERS, name, text))
+
+    def resolve(self, settings: Mapping[str, str]) -> Resolved:
+        """Resolve the references of all values; unknown ones stay as they are, as in Kafka."""
+        values, problems, references = dict(settings), [], {}
+
+        def value_of(match: re.Match[str]) -> str:
+            provider = self._providers.get(match[1])
+            value = None if provider is None else provider.get(match[2] or "", match[3])
+            if value is None:
+                return match[0]
+            references[value] = match[0]
+            return value
+
+        for setting, text in settings.items() if self._providers else ():
+            if "${" not in text or setting.startswith(PROVIDERS):
+                continue
+            try:
+                values[setting] = _VARIABLE.sub(value_of, text)
+            except ProviderError as error:
+                problems.append(ConfigProblem(setting, text, f"{setting}: {error}"))
+        return Resolved(values, problems, references)
 
 
 def resolve(given: Mapping[str, str], environ: Mapping[str, str]) -> Resolved:
-    """Resolve the variables of all values; without `config.providers` all stay as they are."""
-    values, problems = dict(given), []
-    names = [name.strip() for name in given.get(PROVIDERS, "").split(",") if name.strip()]
-    if not names:
-        return Resolved(values, [])
-    providers: dict[str, Provider] = {}
-    for name in names:
-        try:
-            providers[name] = _made(name, given, environ)
-        except ProviderError as error:
-            problems.append(ConfigProblem(PROVIDERS, name, f"{PROVIDERS}: {name}: {error}"))
-    for setting, text in given.items():
-        if "${" not in text or setting.startswith(PROVIDERS):
-            continue
-        try:
-            values[setting] = _VARIABLE.sub(lambda found: _value(found, providers), text)
-        except ProviderError as error:
-            problems.append(ConfigProblem(setting, text, f"{setting}: {error}"))
-    return Resolved(values, problems)
-
-
-def _value(found: re.Match[str], providers: Mapping[str, Provider]) -> str:
-    provider = providers.get(found[1])
-    if provider is None:
-        return found[0]
-    value = provider.get(found[2] or "", found[3])
-    return found[0] if value is None else value
+    """Resolve settings by their own `config.providers`; without it all stay as they are."""
+    transformer = ConfigTransformer(given, environ)
+    resolved = transformer.resolve(given)
+    return resolved._replace(problems=[*transformer.problems, *resolved.problems])
 
 
 def _made(name: str, given: Mapping[str, str], environ: Mapping[str, str]) -> Provider:
@@ -170,7 +193,8 @@ def _below(prefix: str, given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
             yield key.removeprefix(prefix), text
 
 
-def _read(path: Path) -> str:
+def _read(path: Path, failure: str) -> str:
+    """Return a file's text; `failure` is Kafka's text, `{}` the path."""
     try:
         with path.open("rb") as file:
             data = file.read(_MAX_BYTES + 1)
@@ -178,6 +202,6 @@ def _read(path: Path) -> str:
             raise ProviderError(f"{path} has more than {_MAX_BYTES} bytes")
         return data.decode("utf-8")
     except OSError as error:
-        raise ProviderError(f"cannot read {path}: {error.strerror}") from None
+        raise ProviderError(f"{failure.format(path)}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ProviderError(f"{path} is no text in UTF-8") from None

@@ -410,6 +410,7 @@ def _worker() -> ConfigDefinitions:
         ("admin.listeners", Type.LIST, None, LOW, "Addresses of the administrative API.", None),
         ("rest.advertised.host.name", Type.STRING, None, LOW, "The host that others use.", None),
         ("rest.advertised.port", Type.INT, None, LOW, "The port that others use.", None),
+        ("config.providers", Type.LIST, (), LOW, "Providers of references in values.", None),
         ("plugin.path", Type.LIST, None, LOW, "Java's plug-ins, which are not read.", None),
         (
             "offset.flush.interval.ms",

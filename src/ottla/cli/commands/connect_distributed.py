@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import click
 
-from ottla.cli.commands.connect_standalone import bind_listener, find_cluster_id, serve
-from ottla.cli.options.connection import read_file
+from ottla.cli.commands.connect_standalone import (
+    bind_listener,
+    find_cluster_id,
+    read_worker,
+    serve,
+)
 from ottla.cli.output.failures import failure_text
 from ottla.config.problems import ConfigErrors
 
@@ -31,7 +35,7 @@ def connect_distributed(worker: str) -> None:
     created when missing. Connectors come by the REST API at `listeners`, by default
     http://localhost:8083. Ctrl-C commits, leaves the group and stops.
     """
-    settings = read_file(worker)
+    settings = read_worker(worker)
     from ottla.connect.distributed.forwarding import DistributedApi
     from ottla.connect.distributed.settings import DISTRIBUTED
     from ottla.connect.distributed.worker import Distributed

@@ -47,7 +47,7 @@ def connect_standalone(worker: str, connectors: tuple[str, ...]) -> None:
     A connector's file is JSON (a map of settings, or name, config and initial_state) or properties.
     The REST API is at `listeners`, by default http://localhost:8083. Ctrl-C commits and stops.
     """
-    settings = read_file(worker)
+    settings = read_worker(worker)
     from ottla.connect.errors import ConnectException
     from ottla.connect.runtime.log_context import log_with_context
     from ottla.connect.runtime.rest import ConnectApi
@@ -62,6 +62,16 @@ def connect_standalone(worker: str, connectors: tuple[str, ...]) -> None:
     except (ConfigErrors, ConnectException, OSError) as error:  # also of the file of offsets
         raise click.ClickException(f"{worker}: {error}") from error
     serve(server, address, ConnectApi(running, cluster_id), running, requests)
+
+
+def read_worker(path: str) -> dict[str, str]:
+    """Return a worker's settings, whose references are resolved."""
+    from ottla.connect.runtime.secrets import worker_settings
+
+    try:
+        return worker_settings(read_file(path))
+    except ConfigErrors as error:
+        raise click.ClickException(f"{path}: {error}") from error
 
 
 def read_listener(text: str) -> tuple[str, int]:
@@ -127,9 +137,14 @@ def find_cluster_id(settings: dict[str, str]) -> str:
     """Ask the brokers of a worker's settings for their cluster's id."""
     from ottla.clients.admin.blocking import Admin
     from ottla.config.client import AdminConfig
+    from ottla.config.providers import PROVIDERS
     from ottla.errors import KafkaError
 
-    own = {name: value for name, value in settings.items() if name in AdminConfig.keys}
+    own = {
+        name: value
+        for name, value in settings.items()
+        if name in AdminConfig.keys and name != PROVIDERS
+    }
     try:
         with Admin(config=own) as admin:
             return admin.describe_cluster(timeout=_CLUSTER_TIMEOUT_S).cluster_id

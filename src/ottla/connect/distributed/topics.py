@@ -40,7 +40,8 @@ def client_settings(settings: Mapping[str, str], *tables: Any) -> dict[str, str]
     return {name: it for name, it in settings.items() if name in known and name not in _NO_CLIENT}
 
 
-_NO_CLIENT: Final = {"metric.reporters", "group.id", "client.id"}
+# references are resolved already
+_NO_CLIENT: Final = {"metric.reporters", "group.id", "client.id", "config.providers"}
 
 
 def create_topics(settings: Mapping[str, str], values: Mapping[str, Any]) -> None:

@@ -273,7 +273,7 @@ class Distributed(HerderThread):
         """Take the settings of a connector's tasks; try again what could not be written."""
 
         def step(herder: Any) -> None:
-            herder.task_configs_made(name, configs)
+            herder.task_configs_made(name, self._stored(name, configs))
 
         def ended(done: Future[None]) -> None:
             error = done.exception()

@@ -16,11 +16,13 @@ from ottla.clients.admin.blocking import Admin
 from ottla.clients.loops import LoopThread
 from ottla.clients.table import AsyncTable
 from ottla.config.client import AdminConfig, ConsumerConfig, ProducerConfig
+from ottla.config.providers import PROVIDERS
 from ottla.connect.errors import ConnectException
 from ottla.connect.mirror.clusters import RETRY_S, MirrorSchedule
 from ottla.connect.mirror.settings import CHECKPOINT, HEARTBEAT, JAVA, SOURCE
 from ottla.connect.runtime.offset_topic import OffsetTopic
 from ottla.connect.runtime.pipeline import below, names_of
+from ottla.connect.runtime.secrets import worker_settings
 from ottla.connect.runtime.standalone import Standalone
 from ottla.connect.settings import SOURCE as CONNECTOR
 from ottla.errors import ClosedError, KafkaError
@@ -37,7 +39,14 @@ _SHARED: Final = sorted(
     if name == "bootstrap.servers" or name.startswith(("security.", "ssl.", "sasl."))
 )
 """The settings of a connection, which all clients of a cluster have."""
-_WORKER: Final = ("offset.storage", "key.converter", "value.converter", "header.converter", "task")
+_WORKER: Final = (
+    "offset.storage",
+    "key.converter",
+    "value.converter",
+    "header.converter",
+    "task",
+    PROVIDERS,
+)
 _BYTES: Final = "org.apache.kafka.connect.converters.ByteArrayConverter"
 _OFFSET_PARTITIONS: Final = "25"
 _TIMEOUT_S: Final = 60.0
@@ -64,11 +73,13 @@ class MirrorMakerConfig:
     def __init__(self, texts: Mapping[str, str]) -> None:
         """Take the file; ConnectException if it names no clusters, or cannot be carried out."""
         self._texts = texts
+        self._values = worker_settings(texts)
+        """Without references, for workers; connectors keep theirs until they start."""
         self.clusters = names_of(texts.get("clusters"))
         if not self.clusters:
             raise ConnectException('Missing required configuration "clusters"')
         for alias in self.clusters:
-            if "bootstrap.servers" not in self._cluster(alias):
+            if "bootstrap.servers" not in self._cluster(alias, texts):
                 raise ConnectException(f"{alias}.bootstrap.servers is missing")
             support = texts.get(f"{alias}.exactly.once.source.support", "disabled")
             if support.lower() != "disabled":
@@ -94,20 +105,21 @@ class MirrorMakerConfig:
     def _is_true(self, name: str, default: str) -> bool:
         return self._texts.get(name, default).strip().lower() == "true"
 
-    def _cluster(self, alias: str) -> dict[str, str]:
-        """Return a cluster's settings, those of its clients included."""
-        settings = below(self._texts, f"{alias}.")
-        for texts in (dict(settings), self._texts):
+    @staticmethod
+    def _cluster(alias: str, texts: Mapping[str, str]) -> dict[str, str]:
+        """Return a cluster's settings in a file, those of its clients included."""
+        settings = below(texts, f"{alias}.")
+        for source in (dict(settings), texts):
             for name in _SHARED:
-                if name in texts:
+                if name in source:
                     for prefix in ("", *_CLIENTS):
-                        settings.setdefault(prefix + name, texts[name])
+                        settings.setdefault(prefix + name, source[name])
         return settings
 
     def worker(self, flow: Flow) -> dict[str, str]:
         """Return the settings of a flow's worker."""
-        settings = self._cluster(flow.target)
-        for name, value in self._texts.items():
+        settings = self._cluster(flow.target, self._values)
+        for name, value in self._values.items():
             if name.startswith(_WORKER):
                 settings[name] = value
         defaults = {
@@ -127,7 +139,7 @@ class MirrorMakerConfig:
         known = {*SOURCE.keys, *CHECKPOINT.keys, *HEARTBEAT.keys, *CONNECTOR.keys}
         settings = {key: it for key, it in self._texts.items() if key in known}
         for side, alias in (("source", flow.source), ("target", flow.target)):
-            for key, value in self._cluster(alias).items():
+            for key, value in self._cluster(alias, self._texts).items():
                 is_client = key.startswith(_CLIENTS)
                 settings[f"{side}.{key}" if is_client else f"{side}.cluster.{key}"] = value
         defaults = {

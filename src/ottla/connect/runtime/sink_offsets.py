@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.clients.admin.blocking import Admin
 from ottla.config.client import AdminConfig
+from ottla.config.providers import PROVIDERS
 from ottla.connect.errors import BadRequestException, ConnectException
 from ottla.connect.runtime.pipeline import below
 from ottla.types import TopicPartition
@@ -34,7 +35,7 @@ def connector_admin(
     """
     overrides.require(config)
     merged = {
-        **settings,
+        **{name: it for name, it in settings.items() if name != PROVIDERS},  # all are resolved
         **below(settings, "admin."),
         **below(config, "admin.override."),
     }

@@ -10,6 +10,7 @@ import queue
 import threading
 import time
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -28,6 +29,7 @@ from ottla.connect.runtime.herder import (
 from ottla.connect.runtime.offset_file import OffsetFile
 from ottla.connect.runtime.offsets import OffsetStore
 from ottla.connect.runtime.runtimes import Runtimes, WorkerParts
+from ottla.connect.runtime.secrets import Secrets
 from ottla.connect.runtime.sink_offsets import SinkOffsets
 from ottla.connect.runtime.state import ConnectorTaskId, RunState
 from ottla.connect.runtime.tolerance import trace_of
@@ -98,9 +100,14 @@ class HerderThread:
         store: OffsetStore,
         herder: Herder,
     ) -> None:
-        """Take the worker's settings as texts and parsed."""
+        """Take the worker's settings, as texts without references and parsed."""
         self.values, self.plugins = values, plugins
         self._store, self._herder = store, herder
+        self._secrets = Secrets(settings)
+        # the handlers' for what connectors log by loggers of their own
+        self._filtered = [log, *logging.getLogger().handlers]
+        for it in self._filtered:
+            it.addFilter(self._secrets)
         self._overrides = OverridePolicy.of(values)
         self._sink_offsets = SinkOffsets(settings, self._overrides)
         self._worker = Runtimes(WorkerParts(settings, values, plugins, store, self))
@@ -160,18 +167,26 @@ class HerderThread:
                 self._herder.read_config(key, value)
             case StartConnector(name, config, target):
                 try:
-                    worker.start_connector(name, config, target)
+                    worker.start_connector(name, self._secrets.resolve(config), target)
                 except Exception as error:
                     log.exception("connector %s cannot start", name)
-                    self._herder.connector_report(name, RunState.FAILED, trace=trace_of(error))
+                    trace = self._secrets.conceal(trace_of(error))
+                    self._herder.connector_report(name, RunState.FAILED, trace=trace)
             case StopConnector(name):
                 worker.stop_connector(name)
             case StartTask():
                 try:
-                    worker.start_task(effect)
+                    resolve = self._secrets.resolve
+                    worker.start_task(
+                        replace(
+                            effect,
+                            connector_config=resolve(effect.connector_config),
+                            config=resolve(effect.config),
+                        )
+                    )
                 except Exception as error:
                     log.exception("task %s cannot start", effect.task)
-                    trace = trace_of(error)
+                    trace = self._secrets.conceal(trace_of(error))
                     self._herder.task_report(effect.task, RunState.FAILED, trace=trace)
             case StopTasks(tasks):
                 worker.stop_tasks(tasks)
@@ -185,6 +200,8 @@ class HerderThread:
         self.call(lambda _: self._worker.stop()).result()
         self._calls.put(None)
         self._thread.join()
+        for it in self._filtered:
+            it.removeFilter(self._secrets)
 
     # ------------------------------------------------------------ requests that ask plug-ins
 
@@ -197,7 +214,7 @@ class HerderThread:
             try:
                 answer.set_result(run())
             except Exception as error:  # noqa: BLE001 - the caller's answer
-                answer.set_exception(error)
+                answer.set_exception(self._secrets.conceal_error(error))
             finally:
                 self._asides.release()
 
@@ -219,7 +236,7 @@ class HerderThread:
         """Validate a configuration; then create or replace the connector."""
 
         def run() -> tuple[bool, dict[str, Any]]:
-            require_valid(validate(self.plugins, config, self._overrides))
+            require_valid(self._validate(config))
             return self.call(
                 lambda it: it.put(name, config, may_replace=may_replace, initial=initial)
             ).result()
@@ -235,7 +252,7 @@ class HerderThread:
                 base = self.call(lambda it: dict(it.config(name))).result()
                 merged = {**base, **changes}
                 config = {key: value for key, value in merged.items() if value is not None}
-                require_valid(validate(self.plugins, config, self._overrides))
+                require_valid(self._validate(config))
                 info = self.call(partial(self._put_over, name, base, config)).result()
             return info
 
@@ -252,7 +269,12 @@ class HerderThread:
 
     def validate(self, config: Mapping[str, str]) -> Future[dict[str, Any]]:
         """Say what is right and wrong with a configuration."""
-        return self._aside(lambda: validate(self.plugins, config, self._overrides))
+        return self._aside(lambda: self._validate(config))
+
+    def _validate(self, config: Mapping[str, str]) -> dict[str, Any]:
+        """Validate the values of references; the answer has the references."""
+        infos = validate(self.plugins, self._secrets.resolve(config), self._overrides)
+        return self._secrets.conceal_answer(infos, config)
 
     def plugin_settings(self, name: str) -> Future[list[dict[str, Any]]]:
         """Return the definitions of a plug-in's settings."""
@@ -262,7 +284,7 @@ class HerderThread:
         """Return the offsets of a connector."""
 
         def run() -> list[dict[str, Any]]:
-            config = self.call(lambda it: it.config(name)).result()
+            config = self._secrets.resolve(self.call(lambda it: it.config(name)).result())
             if find_connector(self.plugins, config).type == "sink":
                 return self._sink_offsets.all_of(name, config)
             stored = self._store.all_of(name)
@@ -275,6 +297,7 @@ class HerderThread:
 
         def run() -> str:
             config = self.call(lambda it: it.require_stopped(name)).result()
+            config = self._secrets.resolve(config)
             plugin = find_connector(self.plugins, config)
             connector = plugin.create()
             if plugin.type == "sink":
@@ -318,17 +341,24 @@ class HerderThread:
         self, name: str, state: RunState, trace: str | None, version: str | None
     ) -> None:
         """Take the state of a connector."""
+        trace = trace and self._secrets.conceal(trace)
         self.call(lambda it: it.connector_report(name, state, trace=trace, version=version))
 
     def task_state(
         self, task: ConnectorTaskId, state: RunState, trace: str | None, version: str | None
     ) -> None:
         """Take the state of a task."""
+        trace = trace and self._secrets.conceal(trace)
         self.call(lambda it: it.task_report(task, state, trace=trace, version=version))
 
     def task_configs(self, name: str, configs: Sequence[Mapping[str, str]]) -> None:
         """Take the settings of a connector's tasks."""
-        self.call(lambda it: it.task_configs_made(name, configs))
+        self.call(lambda it: it.task_configs_made(name, self._stored(name, configs)))
+
+    def _stored(self, name: str, configs: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
+        """Return the settings of tasks with references, as topics and answers have them."""
+        config = self._herder.configs.connectors.get(name, {})
+        return self._secrets.task_configs(config, configs)
 
     def task_configs_requested(self, name: str) -> None:
         """Hear that a connector's tasks need new settings."""
@@ -347,7 +377,7 @@ class Standalone(HerderThread):
     def __init__(
         self, settings: Mapping[str, str], worker_id: str, storage: OffsetStorage | None = None
     ) -> None:
-        """Take a worker's settings; ConfigErrors for invalid ones."""
+        """Take a worker's settings, without references; ConfigErrors for invalid ones."""
         values, plugins = STANDALONE.parse(settings), Plugins(*CONNECTORS)
         store = OffsetStore(storage or OffsetFile(values["offset.storage.file.filename"]))
         herder = Herder(worker_id, lambda it: connector_type(plugins, it))
