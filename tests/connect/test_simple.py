@@ -216,6 +216,7 @@ def test_a_worker_runs_both_and_a_restart_doubles_nothing(
         "value.converter": converter,
         "value.converter.schemas.enable": "false",
         "tasks.max": "2",
+        "ottla.runtime": "thread",  # as the rows are in a variable of this process
     }
 
     def rows() -> list[int]:

@@ -28,6 +28,7 @@ from ottla.config.broker import parse_broker_config
 from ottla.config.properties import read_properties
 from ottla.connect.connector import SourceConnector
 from ottla.connect.plugins import Plugins
+from ottla.connect.simple import connector_class
 from ottla.controller.policies import NewTopic, PolicyViolation
 from ottla.server.logging.lines import KeyValueFormatter
 from ottla.server.node.plugins import (
@@ -382,10 +383,12 @@ def test_connect_transforms() -> None:
 
 def test_writing_connectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Source and sink pass the page's tests; a worker finds the source of an installed package."""
-    source, check, sink, project = snippets("docs/writing-connectors.md")
+    source, check, sink, lines, project = snippets("docs/writing-connectors.md")
     names: dict[str, object] = {}
-    for program in (source, check, sink):
+    for program in (source, check, sink, lines):
         exec(compile(program.text, "docs/writing-connectors.md", "exec"), names)
+    assert connector_class(names["Lines"]).runtime == "thread"  # type: ignore[arg-type]
+    assert connector_class(names["Numbers"]).runtime == "process"  # type: ignore[arg-type]
     ((group, offered),) = tomllib.loads(project.text)["project"]["entry-points"].items()
     ((name, path),) = offered.items()
     package = tmp_path / "my_package-2.1.dist-info"

@@ -45,8 +45,8 @@ class Connector(ABC):
     definitions: ClassVar[ConfigDefinitions] = ConfigDefinitions()
     """The settings beyond those of every connector."""
     task_class: ClassVar[type[Task]]
-    runtime: ClassVar[str] = "thread"
-    """Where it runs unless `ottla.runtime` is set."""
+    runtime: ClassVar[str] = "process"
+    """Where it runs unless `ottla.runtime` is set; `thread` is for code that cannot crash."""
     context: ConnectorContext
     """Set before `start`."""
 

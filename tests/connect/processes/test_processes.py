@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 import signal
 import sys
 import time
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ottla.connect.errors import NotFoundException
 from ottla.connect.plugins import Plugin, Plugins
 from ottla.connect.processes import host
 from ottla.connect.processes.frames import MAX_FRAME_BYTES, MessageReader, encode_message
@@ -21,12 +23,16 @@ from ottla.connect.processes.host import ProcessHost
 from ottla.connect.processes.runtime import ProcessRuntime
 from ottla.connect.runtime.herder import StartTask
 from ottla.connect.runtime.offsets import OffsetStore
+from ottla.connect.runtime.standalone import Standalone
 from ottla.connect.runtime.state import ConnectorTaskId, RunState, TargetState
 from ottla.connect.settings import STANDALONE
+from ottla.testing.cluster import Cluster
 from tests.waits import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from ottla.connect.runtime.herder import Herder
 
 SETTINGS = {
     "bootstrap.servers": "127.0.0.1:1",
@@ -278,3 +284,65 @@ def test_messages_are_cut_anywhere_and_bounded() -> None:
             list(MessageReader().feed(bad))
     with pytest.raises(ValueError, match="largest"):
         encode_message({"x": "x" * MAX_FRAME_BYTES})
+
+
+def test_kills_at_random_lose_nothing(tmp_path: Path) -> None:
+    """File to topic to file, each connector in its process; a restart goes on where it was."""
+    rng = random.Random(4)
+    source, sink = tmp_path / "in.txt", tmp_path / "out.txt"
+    sent: list[str] = []
+    with Cluster(config={"group.min.session.timeout.ms": 100}) as cluster:
+        worker = Standalone(
+            {
+                **SETTINGS,
+                "bootstrap.servers": cluster.bootstrap,
+                "offset.storage.file.filename": str(tmp_path / "offsets"),
+                "offset.flush.interval.ms": "50",
+                "ottla.runtime": "process",
+            },
+            "w:1",
+        )
+        # a killed consumer is a member until then, and its group waits for it
+        expiry = {
+            "consumer.override.session.timeout.ms": "1000",
+            "consumer.override.heartbeat.interval.ms": "200",
+        }
+        configs = {
+            "a": {"connector.class": "FileStreamSource", "file": str(source), "topic": "lines"},
+            "b": {"connector.class": "FileStreamSink", "file": str(sink), "topics": "lines"},
+        }
+        try:
+            source.touch()
+            for name, config in configs.items():
+                worker.put(name, {**config, **expiry, "name": name}, may_replace=False).result(30)
+
+            def has_state(name: str, state: str) -> bool:
+                try:
+                    status = worker.call(lambda it: it.status(name)).result()
+                except NotFoundException:
+                    return False
+                return [it["state"] for it in (status["connector"], *status["tasks"])] == [
+                    state
+                ] * 2
+
+            for turn in range(3):
+                for name in configs:
+                    wait_for(partial(has_state, name, "RUNNING"))
+                lines = [f"{turn}-{number}" for number in range(rng.randrange(1, 200))]
+                sent += lines
+                with source.open("a") as file:
+                    file.write("".join(f"{it}\n" for it in lines))
+                time.sleep(rng.random() / 5)
+                name = rng.choice("ab")
+                runtime: Any = worker._worker._runtimes["process"]
+                os.kill(runtime._processes[name]._process.process_id, signal.SIGKILL)
+                wait_for(partial(has_state, name, "FAILED"))
+                worker.call(partial(_restart, name)).result()
+            wait_for(lambda: sink.exists() and set(sent) <= set(sink.read_text().split()))
+        finally:
+            worker.stop()
+    assert list(dict.fromkeys(sink.read_text().split())) == sent
+
+
+def _restart(name: str, herder: Herder) -> None:
+    herder.restart_with_tasks(name, include_tasks=True, only_failed=True)

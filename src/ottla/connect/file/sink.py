@@ -63,5 +63,6 @@ class FileStreamSinkConnector(UniformSinkConnector):
     """Writes one file by each task."""
 
     version: ClassVar[str] = PLUGIN_VERSION
+    runtime: ClassVar[str] = "thread"
     definitions: ClassVar[ConfigDefinitions] = DEFINITIONS
     task_class = FileStreamSinkTask

@@ -167,6 +167,7 @@ class FileStreamSourceConnector(SourceConnector):
     """Reads one file by one task."""
 
     version: ClassVar[str] = PLUGIN_VERSION
+    runtime: ClassVar[str] = "thread"
     definitions: ClassVar[ConfigDefinitions] = DEFINITIONS
     task_class = FileStreamSourceTask
 

@@ -234,6 +234,7 @@ class MirrorCheckpointConnector(SourceConnector):
     """Follows the groups of the source."""
 
     version: ClassVar[str] = PLUGIN_VERSION
+    runtime: ClassVar[str] = "thread"
     definitions: ClassVar[ConfigDefinitions] = CHECKPOINT
     task_class = MirrorCheckpointTask
 

@@ -62,6 +62,7 @@ class MirrorHeartbeatConnector(SourceConnector):
     """Creates the topic of heartbeats, and has one task."""
 
     version: ClassVar[str] = PLUGIN_VERSION
+    runtime: ClassVar[str] = "thread"
     definitions: ClassVar[ConfigDefinitions] = HEARTBEAT
     task_class = MirrorHeartbeatTask
 

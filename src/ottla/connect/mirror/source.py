@@ -196,6 +196,7 @@ class MirrorSourceConnector(SourceConnector):
     """Follows the topics of the source, and keeps those of the target like them."""
 
     version: ClassVar[str] = PLUGIN_VERSION
+    runtime: ClassVar[str] = "thread"
     definitions: ClassVar[ConfigDefinitions] = SOURCE
     task_class = MirrorSourceTask
 
