@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import time
+from collections import Counter
 from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from examples import connect_pipeline
 from ottla import Admin, Consumer, TopicPartition
+from ottla.streams import Streams
 from tests.connect.test_simple import Numbers
 from tests.connect.test_standalone import Rest
+from tests.spark.marks import SPARK_WARNINGS
 from tests.waits import wait_for
 
 if TYPE_CHECKING:
@@ -22,7 +27,7 @@ if TYPE_CHECKING:
 
     from ottla.testing.cluster import Cluster
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.conformance, pytest.mark.timeout(600), *SPARK_WARNINGS]
 LIMIT_S = 240
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
 PLAIN = {
@@ -56,7 +61,8 @@ class Worker:
     def error(self, name: str) -> str | None:
         """Return why the query has failed."""
         _, status = self.rest.call("GET", f"/connectors/{name}/status")
-        return next((it["trace"] for it in status["tasks"] if it["state"] == "FAILED"), None)
+        tasks = status.get("tasks", ())  # none before the first report
+        return next((it["trace"] for it in tasks if it["state"] == "FAILED"), None)
 
     def wait(self, name: str, condition: Any) -> None:
         """Wait for what a connector does."""
@@ -199,7 +205,7 @@ def test_files_to_a_topic_to_files(
     (tmp_path / "in" / "2.csv").write_text("3,three\n")
 
     def rows() -> list[tuple[int, str]]:
-        if not (tmp_path / "out" / "_spark_metadata").exists():
+        if not (tmp_path / "out" / "_spark_metadata" / "0").exists():
             return []
         frame = spark.read.parquet(str(tmp_path / "out"))
         return sorted((it.id, it.name) for it in frame.collect())
@@ -207,3 +213,42 @@ def test_files_to_a_topic_to_files(
     worker.wait("parquet", lambda: len(rows()) >= 3)
     worker.wait("csv", lambda: True)
     assert rows() == [(1, "one"), (2, "two"), (3, "three")]
+
+
+def test_from_a_database_to_windows_to_files(
+    spark: SparkSession, node: Cluster, worker: Worker, tmp_path: Path
+) -> None:
+    """The pipeline of the examples: SQLite, a topic, hours on Spark, Parquet."""
+    hour_ms = 3_600_000
+    with sqlite3.connect(tmp_path / "shop.db") as database:
+        database.execute(
+            "CREATE TABLE orders (id INTEGER PRIMARY KEY NOT NULL, item TEXT, at_ms INT)"
+        )
+        orders = [(it, ("tea", "milk")[it % 2], it * hour_ms // 10) for it in range(1, 31)]
+        database.executemany("INSERT INTO orders VALUES (?, ?, ?)", orders)
+    with Admin(bootstrap_servers=node.bootstrap) as admin:
+        for topic in ("shop-orders", "sales"):
+            admin.create_topic(topic, partitions=1)
+    worker.put("database", **connect_pipeline.from_database(f"jdbc:sqlite:{tmp_path / 'shop.db'}"))
+    worker.wait("database", lambda: len(values(node.bootstrap, "shop-orders")) >= len(orders))
+    app = Streams(
+        connect_pipeline.builder.build(),
+        bootstrap_servers=node.bootstrap,
+        checkpoint=tmp_path / "windows",
+        spark=spark,
+    )
+    app.process_available(300)
+    worker.put("files", **connect_pipeline.to_files(str(tmp_path / "out")))
+    sales = values(node.bootstrap, "sales")
+    assert {it["hour_ms"] for it in sales} == {0, hour_ms, 2 * hour_ms}  # the fourth is open
+
+    def rows() -> list[tuple[str, int, int]]:
+        if not (tmp_path / "out" / "_spark_metadata" / "0").exists():
+            return []
+        frame = spark.read.parquet(str(tmp_path / "out"))
+        return sorted((it.item, it.hour_ms, it.orders) for it in frame.collect())
+
+    worker.wait("files", lambda: len(rows()) >= len(sales))
+    counted = Counter((item, at_ms // hour_ms * hour_ms) for _, item, at_ms in orders)
+    closed = {key: it for key, it in counted.items() if key[1] < 3 * hour_ms}
+    assert rows() == sorted((*key, it) for key, it in closed.items())
