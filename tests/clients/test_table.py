@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ottla.clients import table as table_module
 from ottla.clients.blocking import Producer
 from ottla.clients.table import AsyncTable, Table
-from ottla.errors import ClosedError, KafkaError
+from ottla.errors import ClosedError, ErrorCode, KafkaError
 from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
@@ -112,3 +113,39 @@ def test_a_topic_that_does_not_exist_is_an_error(kafka: Kafka) -> None:
     config = {"bootstrap.servers": kafka.bootstrap}
     with pytest.raises(KafkaError):
         Table("no-such-table", config=config, timeout=0.5)
+
+
+def test_a_table_goes_on_after_an_error_that_does_not_pass_by_itself(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Calls that wait raise it; once it is over, all that was missed is read."""
+    monkeypatch.setattr(table_module, "REFUSED_S", 0.01)
+    topic, config = _topic(kafka, 1), {"bootstrap.servers": kafka.bootstrap}
+
+    async def run() -> None:
+        async with (
+            AsyncTable(topic, config=config) as table,
+            AsyncTable(topic, config=config) as other,
+        ):
+            poll, is_refused = table._consumer.poll, True
+
+            async def refusing_poll(timeout: float) -> Any:  # noqa: ASYNC109 - of the consumer
+                records = await poll(0 if is_refused else timeout)
+                if is_refused:
+                    assert not records
+                    raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                return records
+
+            table._consumer.pause(*table._partitions)
+            monkeypatch.setattr(table._consumer, "poll", refusing_poll)
+            await other.write(b"key", b"1")
+            with pytest.raises(KafkaError) as caught:
+                await table.read_to_end()
+            assert caught.value.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            assert table.get(b"key") is None
+            is_refused = False
+            table._consumer.resume(*table._partitions)
+            await table.read_to_end()
+            assert table[b"key"] == b"1"
+
+    asyncio.run(run())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import logging
 from typing import TYPE_CHECKING, Any
 
 from ottla.clients.consumer.consumer import AsyncConsumer
@@ -32,12 +33,16 @@ POLL_S = 1.0
 """A turn of the reader; waits wake it earlier."""
 RETRY_S = 0.1
 """Between attempts to read, after an error that may pass."""
+REFUSED_S = 1.0
+"""More for an error that passes by what an operator does, as for a missing right."""
+log = logging.getLogger("ottla.clients.table")
 
 
 class AsyncTable:
     """A table over a compacted topic. Use as `async with AsyncTable(topic, ...) as table`.
 
-    It reads the topic to its end on entry, and follows it until it is closed. Transactions that are
+    It reads the topic to its end on entry, and follows it until it is closed. While brokers refuse
+    it, calls that wait raise their error. Transactions that are
     open or aborted are not seen.
 
     Parameters:
@@ -155,16 +160,15 @@ class AsyncTable:
                     reading = CompactedTable()
                     self._consumer.seek_to_beginning(*self._partitions)
                 elif not error.is_retriable:
-                    self._fail(error)
-                    return
+                    # an ACL may come back: whoever waits hears of it, and the reading goes on
+                    log.warning("table %r: cannot be read, again in 1 s: %s", self.topic, error)
+                    self._core.fail(error)
+                    await asyncio.sleep(REFUSED_S)
                 await asyncio.sleep(RETRY_S)
             except Exception as error:  # noqa: BLE001 - of `on_change`: calls raise it
-                self._fail(error)
+                self._failure = error
+                self._core.fail(error)
                 return
-
-    def _fail(self, error: Exception) -> None:
-        self._failure = error
-        self._core.fail(error)
 
     async def _read(self, table: CompactedTable) -> None:
         try:

@@ -39,6 +39,7 @@ def test_tasks_that_cannot_be_handed_over_are_tried_less_and_less_often() -> Non
     worker = bare(
         _herder=SimpleNamespace(task_configs_made=lambda *_: None, is_leader=False),
         _retry_s={},
+        _stored=lambda _, configs: configs,
         _later=lambda delay_s, _: delays.append(delay_s),
     )
     for _ in range(3):

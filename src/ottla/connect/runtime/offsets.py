@@ -7,6 +7,7 @@ ConnectorOffsetBackingStore, OffsetUtils}.
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
         def put(self, entries: Mapping[bytes, bytes | None]) -> None:
             """Store entries, before it returns."""
+
+
+log = logging.getLogger("ottla.connect")
 
 
 def encode_json(value: Any) -> bytes:
@@ -76,7 +80,7 @@ class OffsetStore:
             entries = self._storage.entries
             keys = [_key(connector, it) for it in partitions]
             stored = [entries.get(self._keys.get(key, key)) for key in keys]
-        return [None if data is None else json.loads(data) for data in stored]
+        return [_parsed_offset(connector, data) for data in stored]
 
     def stored_key(self, connector: str, partition: Mapping[str, Any]) -> bytes:
         """Return the key under which the offset of a partition is, or would be, stored."""
@@ -105,9 +109,29 @@ class OffsetStore:
         found = []
         for key, value in entries:
             parsed = _parsed_key(key)
-            if parsed is not None and parsed[0] == connector and value is not None:
-                found.append((parsed[1], json.loads(value)))
+            if parsed is not None and parsed[0] == connector:
+                offset = _parsed_offset(connector, value)
+                if offset is not None:
+                    found.append((parsed[1], offset))
         return found
+
+
+def _parsed_offset(connector: str, data: bytes | None) -> dict[str, Any] | None:
+    """Return an offset; None, as Kafka, also for what somebody else has written."""
+    try:
+        parsed = None if data is None else json.loads(data)
+    except ValueError:
+        parsed = data
+    if parsed is None or isinstance(parsed, dict):
+        return parsed
+    log.error(
+        "CRITICAL: Failed to deserialize offset data when getting offsets for task with namespace "
+        "%s. No value for this data will be returned, which may break the task or cause it to skip "
+        "some data. This could either be due to an error in the connector implementation or "
+        "incompatible schema.",
+        connector,
+    )
+    return None
 
 
 def _parsed_key(key: bytes | None) -> tuple[str, dict[str, Any]] | None:
