@@ -243,9 +243,10 @@ def test_a_killed_worker_goes_on_from_its_topics(bootstrap: str, tmp_path: Path)
 
 
 def test_the_settings_of_the_docs_are_complete() -> None:
-    """The third file of the page on Connect is that of a worker of a group."""
+    """The file of the page on Connect with a group is that of a worker of it."""
     text = (Path(__file__).parents[3] / "docs" / "connect.md").read_text("utf-8")
-    file = text.split("```properties\n")[3].partition("```")[0]
+    files = (it.partition("```")[0] for it in text.split("```properties\n")[1:])
+    file = next(it for it in files if "group.id=" in it)
     values = DISTRIBUTED.parse(parse_properties(file))
     assert (values["group.id"], values["scheduled.rebalance.max.delay.ms"]) == ("workers", 300_000)
 
