@@ -7,6 +7,7 @@ import random
 import signal
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 from subprocess import DEVNULL, Popen
 from typing import TYPE_CHECKING
@@ -47,6 +48,9 @@ consumer.poll.timeout.ms=100
 """
 
 
+START_MS = 1_700_000_000_000
+
+
 def until(condition: Callable[[], bool]) -> None:
     """Wait for a condition, for a time that no healthy run needs."""
     end_s = time.monotonic() + 60
@@ -76,41 +80,61 @@ def records_of(bootstrap: str, topic: str, count: int) -> list[ConsumerRecord]:
         return records
 
 
+def synced_offsets(bootstrap: str, partition: TopicPartition) -> list[int]:
+    """Return the offsets of which the target's are known."""
+    made = records_of(bootstrap, "mm2-offset-syncs.b.internal", 1)
+    syncs = [OffsetSync.decode(it.key, it.value) for it in made]
+    return sorted({it.upstream for it in syncs if it.partition == partition})
+
+
+def until_group_is_at(bootstrap: str, partition: TopicPartition, offset: int) -> None:
+    """Wait until the offset of the group, with its metadata, is that."""
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        expected = OffsetAndMetadata(offset, "meta")
+        until(lambda: admin.list_group_offsets("billing").get(partition) == expected)
+
+
 def test_records_configs_and_offsets_are_mirrored(ends: tuple[str, str]) -> None:
     """All of a record passes; offset syncs, checkpoints and heartbeats are written."""
     source, target = ends
     with Admin(bootstrap_servers=source) as admin, Producer(bootstrap_servers=source) as producer:
         admin.create_topic("orders", 2, 1, configs={"retention.ms": "123456789"})
-        for number in range(250):
-            producer.send(
-                "orders",
-                None if number == 7 else b"v%d" % number,
-                None if number == 8 else b"k",
-                partition=0,
-                timestamp_ms=1_700_000_000_000 + number,
-                headers=[("h", b"\xff"), ("h", None)] if number == 9 else (),
-            )
-        producer.flush()
-        at = TopicPartition("orders", 0)
-        admin.alter_group_offsets("billing", {at: OffsetAndMetadata(150, "meta")})
+        producer.send_and_wait("orders", b"v0", b"k", partition=0, timestamp_ms=START_MS)
+        at, remote = TopicPartition("orders", 0), TopicPartition("a.orders", 0)
+        admin.alter_group_offsets("billing", {at: OffsetAndMetadata(1, "meta")})
     mirror = MirrorMaker(MirrorMakerConfig(settings(ends)))
     mirror.start()
     try:
+        # of the syncs before its start the checkpoints' task keeps none but the newest
+        until_group_is_at(target, remote, 1)
+        with Producer(bootstrap_servers=source) as producer:
+            for number in range(1, 250):
+                producer.send(
+                    "orders",
+                    None if number == 7 else b"v%d" % number,
+                    None if number == 8 else b"k",
+                    partition=0,
+                    timestamp_ms=START_MS + number,
+                    headers=[("h", b"\xff"), ("h", None)] if number == 9 else (),
+                )
+        with Admin(bootstrap_servers=source) as admin:
+            admin.alter_group_offsets("billing", {at: OffsetAndMetadata(150, "meta")})
         copies = records_of(target, "a.orders", 250)
         originals = records_of(source, "orders", 250)
         assert [it[1:] for it in copies] == [it[1:] for it in originals]
+        until(lambda: synced_offsets(source, at)[-1] >= 249 - 101)
+        # another one at each start of the task: it has more topics once the heartbeats' is found
+        synced = synced_offsets(source, at)
+        assert synced[0] == 0
+        assert {later - first for first, later in pairwise(synced)} <= {*range(1, 102)}
+        newest = max(offset for offset in synced if offset <= 150)
+        until_group_is_at(target, remote, newest + 1)
         with Admin(bootstrap_servers=target) as admin:
-            remote = TopicPartition("a.orders", 0)
-            expected = OffsetAndMetadata(102, "meta")  # one after the sync at 101
-            until(lambda: admin.list_group_offsets("billing").get(remote) == expected)
             described = admin.describe_topics(["a.orders"])["a.orders"]
             assert len(described.partitions) == 2  # type: ignore[union-attr]
-        made = records_of(source, "mm2-offset-syncs.b.internal", 3)
-        syncs = [OffsetSync.decode(it.key, it.value) for it in made]
-        assert [it.upstream for it in syncs if it.partition == at][:3] == [0, 101, 202]
-        made = records_of(target, "a.checkpoints.internal", 1)
+        made = records_of(target, "a.checkpoints.internal", 2)
         checkpoints = [MirrorCheckpoint.decode(it.key, it.value) for it in made]
-        assert MirrorCheckpoint("billing", remote, 150, 102, "meta") in checkpoints
+        assert MirrorCheckpoint("billing", remote, 150, newest + 1, "meta") in checkpoints
         beats = [
             MirrorHeartbeat.decode(it.key, it.value) for it in records_of(target, "heartbeats", 1)
         ]
