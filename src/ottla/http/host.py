@@ -114,6 +114,8 @@ def _order(connection: HttpConnection) -> tuple[bool, float]:
 
 BODY_BYTES_MAX: Final = 1 << 20
 """Largest body of a request; JSON documents of settings are far smaller."""
+_BODY_LIMIT: Final = "ottla.body_bytes_max"
+"""The key of the limit of a page's own in a request's scope."""
 ANSWER_LIMIT_S: Final = 30.0
 """Time until an answer begins; the slowest page waits ten seconds for a node's loop."""
 UNAUTHORIZED, FORBIDDEN, TOO_LARGE, UNAVAILABLE = 401, 403, 413, 503
@@ -123,13 +125,28 @@ def make_app(pages: Sequence[Page], login: BasicLogin | None) -> Starlette:
     """Return the application; called on the host's thread."""
     return Starlette(
         routes=[
-            Route(page.path, _guarded(page, login), methods=list(page.methods)) for page in pages
+            Route(page.path, _limited(page, _guarded(page, login)), methods=list(page.methods))
+            for page in pages
         ],
         middleware=[
             Middleware(_RequestLimits),
             Middleware(GZipMiddleware, compresslevel=1),
         ],
     )
+
+
+def _limited(
+    page: Page, answer: Callable[[Request], Awaitable[Response]]
+) -> Callable[[Request], Awaitable[Response]]:
+    """Return an answer whose request may have the page's own size."""
+    if page.body_bytes_max is None:
+        return answer
+
+    async def limited(request: Request) -> Response:
+        request.scope[_BODY_LIMIT] = page.body_bytes_max
+        return await answer(request)
+
+    return limited
 
 
 def _guarded(page: Page, login: BasicLogin | None) -> Callable[[Request], Awaitable[Response]]:
@@ -185,16 +202,21 @@ class _RequestLimits:
         byte_count = 0
         has_begun = False
 
+        def is_too_large() -> bool:
+            return bool(byte_count > scope.get(_BODY_LIMIT, BODY_BYTES_MAX))
+
         async def bounded_receive() -> Message:
             nonlocal byte_count
             message = await receive()
             byte_count += len(message.get("body", b""))
-            if byte_count > BODY_BYTES_MAX:
+            if is_too_large():
                 raise _TooLarge
             return message
 
         async def noticed_send(message: Message) -> None:
             nonlocal has_begun
+            if is_too_large():
+                raise _TooLarge  # the answer of a page that took it for an error of its own
             has_begun = True
             limit.reschedule(None)  # a slow client may take its time for the answer
             await send(message)
@@ -230,6 +252,8 @@ class Page(NamedTuple):
     """Asks for the host's login; without one, a page that is not public is for local names only."""
     is_public: bool = False
     """May be served to other machines by a host without a login."""
+    body_bytes_max: int | None = None
+    """Largest body of a request, `BODY_BYTES_MAX` by default."""
 
 
 class BasicLogin(NamedTuple):

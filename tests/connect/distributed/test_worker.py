@@ -163,6 +163,28 @@ def test_requests_between_workers_are_signed(bootstrap: str) -> None:
         foreign = {**headers, "X-Connect-Request-Signature-Algorithm": "HmacSHA1"}
         assert call(port, "POST", path, body, foreign)[0] == 400
         wrong = sign(SessionKey(b"x", "HmacSHA256", 0), data, "HmacSHA256")
+        large = [{"a": "b" * (2 << 20)}]  # the settings of many tasks
+        data = json.dumps(large, separators=(",", ":")).encode()
+        answer = call(port, "POST", path, large, sign(key, data, "HmacSHA256"))
+        assert answer == (404, {"error_code": 404, "message": "Connector nope not found"})
+        large = [{"a": "b" * (16 << 20)}]
+        data = json.dumps(large, separators=(",", ":")).encode()
+        large_headers = {**sign(key, data, "HmacSHA256"), "content-type": "application/json"}
+        for method, at, sent in (
+            ("POST", path, data),
+            ("PUT", "/connectors/c/config", b"x" * (2 << 20)),
+        ):
+            url = f"http://127.0.0.1:{port}{at}"
+            request = Request(url, sent, large_headers, method=method)
+            try:
+                with urlopen(request, timeout=30) as answered:
+                    status = answered.status
+            except HTTPError as error:
+                status = error.code
+                error.close()
+            except OSError:
+                status = 413  # closed while it was sent
+            assert status == 413
         for bad in (wrong, {**headers, "X-Connect-Authorization": "?"}):
             refused = {
                 "error_code": 403,

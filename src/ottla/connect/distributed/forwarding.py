@@ -17,11 +17,10 @@ from ottla.connect.errors import BadRequestException
 from ottla.connect.runtime.rest import ConnectApi, HttpError, RestAnswer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from starlette.requests import Request
 
     from ottla.connect.distributed.worker import Distributed
+    from ottla.http.host import Page
 
 _NO_LEADER: Final = (
     "Cannot complete request momentarily due to no known leader URL, likely because a rebalance "
@@ -30,6 +29,8 @@ _NO_LEADER: Final = (
 _CONFLICT: Final = (
     "Cannot complete request because of a conflicting operation (e.g. worker rebalance)"
 )
+_TASKS_BYTES_MAX: Final = 16 << 20
+"""Of the settings of a connector's tasks from another worker; Kafka has no limit."""
 _NO_KEY: Final = (
     "This worker is still starting up and has not been able to read a session key from the config "
     "topic yet"
@@ -44,6 +45,12 @@ class DistributedApi(ConnectApi):
         super().__init__(worker, cluster_id)
         self._distributed = worker
         self._routes["POST", "connectors/*/tasks"] = self._take_tasks
+
+    def pages(self) -> list[Page]:
+        """Return the page of all paths, and one of requests between workers."""
+        path = "/connectors/{name}/tasks"
+        every, *others = super().pages()
+        return [every._replace(path=path, body_bytes_max=_TASKS_BYTES_MAX), every, *others]
 
     async def _dispatch(self, request: Request) -> RestAnswer:
         try:
@@ -78,17 +85,18 @@ class DistributedApi(ConnectApi):
 
     async def _take_tasks(self, request: Request, name: str) -> RestAnswer:
         """Write the settings of tasks that another worker's connector has made."""
-        body = await request.body()
-        await self._check_signature(body, request.headers)
+        await self._check_signature(request)
         try:
-            configs = json.loads(body)
+            configs = json.loads(await request.body())
         except ValueError as error:
             raise HttpError(500, f"Unexpected end or character of JSON: {error}") from None
         if not isinstance(configs, list) or not all(isinstance(it, dict) for it in configs):
             raise HttpError(500, "Cannot deserialize the settings of tasks from this JSON")
         return RestAnswer(await self._call(lambda it: it.put_task_configs(name, configs)))
 
-    async def _check_signature(self, body: bytes, headers: Mapping[str, str]) -> None:
+    async def _check_signature(self, request: Request) -> None:
+        """Check a request between workers; its body is read when its headers are good."""
+        headers = request.headers
         signature, algorithm = headers.get(SIGNATURE), headers.get(ALGORITHM)
         if self._distributed.values["connect.protocol"].lower() != "sessioned":
             return
@@ -108,5 +116,5 @@ class DistributedApi(ConnectApi):
         key = await self._call(lambda it: it.session_key)
         if key is None:
             raise HttpError(503, _NO_KEY)
-        if not is_signed(key, body, signature, algorithm):
+        if not is_signed(key, await request.body(), signature, algorithm):
             raise HttpError(403, "Internal request contained invalid signature.")
