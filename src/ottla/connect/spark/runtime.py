@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
+from pyspark.errors import StreamingQueryException
+
 from ottla.clients.admin.blocking import Admin
 from ottla.clients.settings import CONSUMER, PRODUCER
 from ottla.config.client import AdminConfig, ConsumerConfig, ProducerConfig
@@ -176,6 +178,11 @@ class SparkRuntime(TaskWorker):
         return tuple(self._values[PYTHON_MODULES])
 
 
+def without_plan(text: str) -> str:
+    """Return Spark's text of a failure without the query, whose options may be secrets."""
+    return text.partition("=== Streaming Query ===")[0].rstrip()
+
+
 class _Query:
     """One connector's query, on the thread of its task."""
 
@@ -198,6 +205,12 @@ class _Query:
                 self._run_until_pause(connector)
 
     def _run_until_pause(self, connector: Any) -> None:
+        try:
+            self._run_query(connector)
+        except StreamingQueryException as error:
+            raise ConnectException(without_plan(str(error))) from None
+
+    def _run_query(self, connector: Any) -> None:
         if hasattr(connector, "source_class"):
             self._watch(self._python_source(connector.source_class))
         elif hasattr(connector.task_class, "sink_class"):
