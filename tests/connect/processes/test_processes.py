@@ -240,6 +240,21 @@ def test_other_users_see_no_settings(worker: Worker) -> None:
     assert b"canary" not in seen
 
 
+def test_a_process_that_has_ended_reads_no_file(worker: Worker) -> None:
+    """Its files were ready in the turn in which it ended: their numbers may be others' by now."""
+    worker.start("a")
+    process = worker.runtime._processes["a"]._process
+    process.kill("was killed")
+    assert process.ended.wait(30)
+    number = process.output = os.open(__file__, os.O_RDONLY)
+    try:
+        assert not process.read_output()
+        process.on_ready(1)
+        assert os.lseek(number, 0, os.SEEK_CUR) == 0
+    finally:
+        os.close(number)
+
+
 def test_without_its_server_all_processes_end(worker: Worker) -> None:
     """And the next one has another."""
     worker.start("bad")

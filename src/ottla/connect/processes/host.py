@@ -114,6 +114,8 @@ class ConnectorProcess:
 
     def on_ready(self, mask: int) -> None:
         """Read or write what the pipe takes."""
+        if self.ended.is_set():
+            return  # in the same turn of the host
         if mask & selectors.EVENT_WRITE:
             self._flush()
         if mask & selectors.EVENT_READ and not self._read():
@@ -153,6 +155,8 @@ class ConnectorProcess:
 
     def read_output(self, _mask: int = 0) -> bool:
         """Log what the connector has printed; whether there may be more at once."""
+        if self.ended.is_set():
+            return False  # in the same turn of the host: the number may be another file's by now
         try:
             data = os.read(self.output, _READ_BYTES)
         except BlockingIOError:
