@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from ottla.config.definition import ConfigValue
+    from ottla.connect.metrics import MBean
     from ottla.connect.records import SinkRecord, SourceRecord
     from ottla.types import TopicPartition
 
@@ -137,6 +138,10 @@ class Task(ABC):
     @abstractmethod
     def start(self, config: Mapping[str, str]) -> None:
         """Begin with the settings of this task."""
+
+    def metrics(self) -> Sequence[MBean]:
+        """Return metrics of the task's own for /metrics, from any thread, without waiting."""
+        return ()
 
     def stop(self) -> None:  # noqa: B027 - many have nothing to release
         """Release what `start` took; comes once.

@@ -21,6 +21,7 @@ from ottla.config.definition import (
     Width,
 )
 from ottla.connect.errors import ConnectException
+from ottla.metrics.families import Spelling
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -333,6 +334,7 @@ OWN: Final = (
 
 
 PYTHON_MODULES: Final = "ottla.python.modules"
+METRIC_NAMES: Final = "metrics.names"
 OVERRIDE_POLICY: Final = "connector.client.config.override.policy"
 OVERRIDE_ALLOWLIST: Final = "connector.client.config.override.allowlist"
 OVERRIDES: Final = ("producer.override.", "consumer.override.", "admin.override.")
@@ -446,6 +448,14 @@ def _worker() -> ConfigDefinitions:
         ),
         (OVERRIDE_ALLOWLIST, Type.LIST, (), MEDIUM, "Those settings under Allowlist.", None),
         (PYTHON_MODULES, Type.LIST, (), LOW, "Modules that transforms in Python may name.", None),
+        (
+            METRIC_NAMES,
+            Type.STRING,
+            "classic",
+            LOW,
+            "Spelling of the names at /metrics: classic, reporter or both.",
+            one_of(*Spelling),
+        ),
         ("topic.tracking.enable", Type.BOOLEAN, True, LOW, "Track the topics in use.", None),
         ("topic.tracking.allow.reset", Type.BOOLEAN, True, LOW, "Allow to forget them.", None),
         ("offset.storage.file.filename", Type.STRING, REQUIRED, HIGH, "The offset file.", None),

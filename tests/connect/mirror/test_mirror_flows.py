@@ -16,7 +16,7 @@ import pytest
 
 from ottla.clients.blocking import Admin, Consumer, Producer
 from ottla.clients.offsets import OffsetAndMetadata
-from ottla.connect.mirror.flows import MirrorMaker, MirrorMakerConfig
+from ottla.connect.mirror.flows import Flow, MirrorMaker, MirrorMakerConfig
 from ottla.connect.mirror.records import MirrorCheckpoint, MirrorHeartbeat, OffsetSync
 from ottla.testing.cluster import Cluster
 from ottla.types import TopicPartition
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ottla.clients.consumer.record_decoder import ConsumerRecord
+    from ottla.connect.runtime.standalone import Standalone
 
 FILE = """
 clusters=a,b
@@ -94,6 +95,13 @@ def until_group_is_at(bootstrap: str, partition: TopicPartition, offset: int) ->
         until(lambda: admin.list_group_offsets("billing").get(partition) == expected)
 
 
+def copied_topics(worker: Standalone) -> set[str]:
+    """Return the topics of which records were copied, as the metrics have them."""
+    beans = worker.metrics().result(30)
+    sources = [it for it in beans if it.type == "MirrorSourceConnector"]
+    return {it.tags["topic"] for it in sources if it.attributes["record-count"]}
+
+
 def test_records_configs_and_offsets_are_mirrored(ends: tuple[str, str]) -> None:
     """All of a record passes; offset syncs, checkpoints and heartbeats are written."""
     source, target = ends
@@ -132,6 +140,9 @@ def test_records_configs_and_offsets_are_mirrored(ends: tuple[str, str]) -> None
         with Admin(bootstrap_servers=target) as admin:
             described = admin.describe_topics(["a.orders"])["a.orders"]
             assert len(described.partitions) == 2  # type: ignore[union-attr]
+        # each start of the task counts anew, and heartbeats come all the time
+        worker = mirror.workers[Flow("a", "b")]
+        until(lambda: "a.heartbeats" in copied_topics(worker))
         made = records_of(target, "a.checkpoints.internal", 2)
         checkpoints = [MirrorCheckpoint.decode(it.key, it.value) for it in made]
         assert MirrorCheckpoint("billing", remote, 150, newest + 1, "meta") in checkpoints

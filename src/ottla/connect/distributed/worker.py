@@ -40,6 +40,7 @@ from ottla.connect.distributed.topics import (
 )
 from ottla.connect.plugins import Plugins
 from ottla.connect.runtime.herder import WriteConfig, WriteStatus
+from ottla.connect.runtime.metrics import RebalanceMetrics
 from ottla.connect.runtime.offset_topic import OffsetTopic, TopicOffsets
 from ottla.connect.runtime.standalone import CONNECTORS, HerderThread
 from ottla.connect.runtime.validation import connector_type
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from ottla.connect.distributed.protocol import Assignment
+    from ottla.connect.metrics import MBean
 
 log = logging.getLogger("ottla.connect")
 _TURN_S: Final = 0.25
@@ -90,6 +92,7 @@ class Distributed(HerderThread):
             on_status=lambda key, value: self._hear(lambda: herder.read_status(key, value)),
         )
         self._retry_s: dict[str, float] = {}
+        self._rebalances, self._version = RebalanceMetrics(), 0
         self._records: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._answers: list[Callable[[ConnectMember], None]] = []
         self._is_stopping = False
@@ -312,6 +315,7 @@ class Distributed(HerderThread):
 
         def step() -> None:
             herder = self._herder
+            self._rebalances.started()
             herder.prepare()
             state = WorkerState(herder.url, herder.offset, herder.work)
             self._answers.append(lambda it: it.join(state, life))
@@ -356,10 +360,22 @@ class Distributed(HerderThread):
     ) -> None:
         """Carry out an assignment."""
         now_ms = self._runtime.now_ms()
+
+        def step() -> None:
+            self._herder.assigned(assignment, member_id, generation, version, now_ms)
+            self._version = version
+            self._rebalances.completed()
+
         if not self._is_stopping:
-            self._post(
-                lambda: self._herder.assigned(assignment, member_id, generation, version, now_ms)
-            )
+            self._post(step)
+
+    def _beans(self) -> list[MBean]:
+        herder = self._herder
+        names = {number: name for name, number in VERSIONS.items()}
+        protocol = names[self._version].upper()
+        protocol = "EAGER" if protocol == "DEFAULT" else protocol
+        leader = herder.leader_url or "N/A"
+        return [*super()._beans(), self._rebalances.bean(protocol, leader, herder.generation)]
 
     def lost(self) -> None:
         """Stop everything: the tasks at once, as the herder may wait for the config topic."""

@@ -17,6 +17,7 @@ from ottla.connect import PLUGIN_VERSION
 from ottla.connect.connector import SourceConnector, SourceTask
 from ottla.connect.data import BYTES
 from ottla.connect.mirror.clusters import RETRY_S, MirrorSchedule, TopicFollower, create_compacted
+from ottla.connect.mirror.metrics import MirrorMetrics
 from ottla.connect.mirror.offset_syncs import OffsetSyncStore
 from ottla.connect.mirror.offsets import check_offsets
 from ottla.connect.mirror.records import MirrorCheckpoint, OffsetSync
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from ottla.clients.consumer.record_decoder import ConsumerRecord
     from ottla.config.definition import ConfigDefinitions
+    from ottla.connect.metrics import MBean
 
 log = logging.getLogger("ottla.connect")
 _READ_S: Final = 5.0
@@ -67,6 +69,7 @@ class MirrorCheckpointTask(SourceTask):
         consumer = clients.enter_context(settings.consumer(side, "offset-syncs"))
         self._follower = TopicFollower(consumer, settings.offset_syncs_topic, self._read_sync)
         self._store = OffsetSyncStore()
+        self._metrics = MirrorMetrics(settings.source, settings.target)
         self._emit_due_s = self._sync_due_s = time.monotonic()
 
     def _read_checkpoint(self, record: ConsumerRecord) -> None:
@@ -86,6 +89,17 @@ class MirrorCheckpointTask(SourceTask):
                 # an outage of either cluster ends no task: all that was due is due again
                 log.warning("groups are not synced for the moment: %s", error)
                 return None
+
+    def commit_record(self, record: SourceRecord, offset: int | None) -> None:
+        """Measure the time that a checkpoint took."""
+        of = record.source_partition
+        if offset is not None and of is not None and record.timestamp_ms is not None:
+            partition = TopicPartition(of["topic"], of["partition"])
+            self._metrics.checkpoint(of["group"], partition, record.timestamp_ms)
+
+    def metrics(self) -> Sequence[MBean]:
+        """Return the beans of the groups."""
+        return self._metrics.beans()
 
     def _next(self) -> Sequence[SourceRecord] | None:
         if not self._is_ready and not self._get_ready():

@@ -25,6 +25,7 @@ from ottla.connect import PLUGIN_VERSION
 from ottla.connect.connector import ExactlyOnceSupport, SourceConnector, SourceTask
 from ottla.connect.data import BYTES, Header
 from ottla.connect.mirror.clusters import RETRY_S, MirrorSchedule, create_compacted
+from ottla.connect.mirror.metrics import MirrorMetrics
 from ottla.connect.mirror.offset_syncs import SyncDecision
 from ottla.connect.mirror.offsets import OFFSET, check_offsets
 from ottla.connect.mirror.records import OffsetSync, parse_partitions
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from ottla.clients.blocking import Producer
     from ottla.clients.producer.batches import Delivery
     from ottla.config.definition import ConfigDefinitions
+    from ottla.connect.metrics import MBean
 
 log = logging.getLogger("ottla.connect")
 _OUTSTANDING_MAX: Final = 10
@@ -80,6 +82,9 @@ class MirrorSourceTask(SourceTask):
         self._delayed: dict[TopicPartition, OffsetSync] = {}
         self._pending: dict[TopicPartition, OffsetSync] = {}
         self._outstanding: list[Delivery] = []
+        self._metrics = MirrorMetrics(settings.source, settings.target)
+        self._acknowledged: dict[TopicPartition, list[int]] = {}
+        """Timestamps of records since the last poll, by partition of the target."""
         self._is_stopping = threading.Event()
         self._error_due_s = time.monotonic()
         self._lock = threading.Lock()  # as `stop` may come from another thread, at any time
@@ -97,6 +102,9 @@ class MirrorSourceTask(SourceTask):
 
     def poll(self) -> Sequence[SourceRecord] | None:
         """Return the next records as they are to be in the target."""
+        if self._acknowledged:
+            self._metrics.wrote(self._acknowledged)
+            self._acknowledged = {}
         with self._lock:
             if self._is_stopping.is_set():
                 return None
@@ -117,8 +125,9 @@ class MirrorSourceTask(SourceTask):
         records = []
         for partition, batch in batches:
             topic, wrapped = self._targets[partition], self._wrapped[partition]
-            number = partition.partition
+            number, size_bytes = partition.partition, 0
             for offset, timestamp, key, value, headers in batch:
+                size_bytes += len(value) if value else 0
                 copied = (
                     tuple([Header(name, BYTES, data) for name, data in headers]) if headers else ()
                 )
@@ -128,10 +137,20 @@ class MirrorSourceTask(SourceTask):
                         timestamp if timestamp >= 0 else None, copied, wrapped, {OFFSET: offset},
                     )
                 )  # fmt: skip
+            if batch:
+                timestamps_ms = (batch[0][1], batch[-1][1])
+                self._metrics.read(TopicPartition(topic, number), timestamps_ms, size_bytes)
         return records or None
+
+    def metrics(self) -> Sequence[MBean]:
+        """Return the beans of the partitions."""
+        return self._metrics.beans()
 
     def commit_record(self, record: SourceRecord, offset: int | None) -> None:
         """Write an offset sync, now or at the next commit."""
+        if offset is not None and record.timestamp_ms is not None and record.partition is not None:
+            copy = TopicPartition(record.topic, record.partition)
+            self._acknowledged.setdefault(copy, []).append(record.timestamp_ms)
         if self._producer is None or offset is None or offset < 0:
             return  # -1: the target knows the record, and not its offset
         assert record.source_partition is not None

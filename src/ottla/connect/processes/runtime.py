@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from ottla.connect.plugins import Plugins
     from ottla.connect.runtime.herder import StartTask
+    from ottla.connect.runtime.metrics import TaskMetrics
     from ottla.connect.runtime.offsets import OffsetStore
     from ottla.connect.runtime.state import TargetState
     from ottla.connect.runtime.worker import Reports
@@ -106,6 +107,10 @@ class ProcessRuntime:
                 config=dict(start.config),
                 target=start.target.value,
             )
+
+    def task_metrics(self) -> Mapping[ConnectorTaskId, TaskMetrics]:
+        """Return none: what processes measure does not come to the worker."""
+        return {}
 
     def end_tasks(self, tasks: Sequence[ConnectorTaskId] | None = None) -> None:
         """Have tasks end, from any thread."""

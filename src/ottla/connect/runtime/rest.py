@@ -23,8 +23,11 @@ from ottla.connect.errors import (
     ConnectException,
     NotFoundException,
 )
+from ottla.connect.metrics import series_of
 from ottla.connect.runtime.state import ConnectorTaskId, TargetState
+from ottla.connect.settings import METRIC_NAMES
 from ottla.http.host import Page
+from ottla.metrics.families import OPENMETRICS_TYPE, TEXT_TYPE, Exposition, Spelling
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -131,7 +134,18 @@ class ConnectApi:
 
     def pages(self) -> list[Page]:
         """Return the page of all paths."""
-        return [Page("/{path:path}", self.answer, _METHODS, needs_login=True)]
+        return [
+            Page("/metrics", self._metrics, needs_login=True),
+            Page("/{path:path}", self.answer, _METHODS, needs_login=True),
+        ]
+
+    async def _metrics(self, request: Request) -> Response:
+        """Answer a scrape."""
+        beans = await asyncio.wrap_future(self._worker.metrics())
+        openmetrics = "application/openmetrics-text" in request.headers.get("accept", "")
+        exposition = Exposition(Spelling(self._worker.values[METRIC_NAMES]))
+        body = b"".join(exposition.render(series_of(beans), openmetrics=openmetrics))
+        return Response(body, media_type=OPENMETRICS_TYPE if openmetrics else TEXT_TYPE)
 
     async def answer(self, request: Request) -> Response:
         """Answer a request."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from ottla.connect.plugins import Plugins
     from ottla.connect.runtime.herder import StartTask
+    from ottla.connect.runtime.metrics import TaskMetrics
     from ottla.connect.runtime.offsets import OffsetStore
     from ottla.connect.runtime.state import ConnectorTaskId, TargetState
     from ottla.connect.runtime.worker import Reports
@@ -65,6 +66,9 @@ class ConnectorRuntime(Protocol):
     def start_task(self, start: StartTask) -> None:
         """Start a task; its connector may run elsewhere."""
 
+    def task_metrics(self) -> Mapping[ConnectorTaskId, TaskMetrics]:
+        """Return the metrics of tasks that run here."""
+
     def end_tasks(self, tasks: Sequence[ConnectorTaskId] | None = None) -> None:
         """Have tasks end, all by default; from any thread, and without waiting."""
 
@@ -105,6 +109,23 @@ class Runtimes:
             module, _, of = _CLASSES[name].partition(":")
             self._runtimes[name] = getattr(import_module(module), of)(*self._parts)
         return self._runtimes[name]
+
+    @property
+    def connectors(self) -> list[str]:
+        """The connectors that run here."""
+        return list(self._connectors)
+
+    @property
+    def tasks(self) -> list[ConnectorTaskId]:
+        """The tasks that run here."""
+        return list(self._tasks)
+
+    def task_metrics(self) -> dict[ConnectorTaskId, TaskMetrics]:
+        """Return the metrics of tasks, by task."""
+        made: dict[ConnectorTaskId, TaskMetrics] = {}
+        for runtime in self._runtimes.values():
+            made.update(runtime.task_metrics())
+        return made
 
     def start_connector(self, name: str, config: Mapping[str, str], target: TargetState) -> None:
         """Start a connector."""

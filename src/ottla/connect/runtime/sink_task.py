@@ -110,6 +110,8 @@ class SinkLoop(RebalanceListener):
         self._consumer, self._context = consumer, context
         self._commit_interval_s = commit_interval_s
         self._use_topic = use_topic
+        self._metrics = control.metrics
+        self._metrics.partition_count = lambda: len(self._open)
         self._batch: list[SinkRecord] = []
         self._ends: dict[TopicPartition, int] = {}
         """The offset after the last record of the batch."""
@@ -134,6 +136,7 @@ class SinkLoop(RebalanceListener):
         control, consumer = self._control, self._consumer
         control.wake = consumer.wakeup
         self._task.start(config)
+        control.metrics.own = self._task.metrics
         if pattern is None:
             consumer.subscribe(topics, listener=self)
         else:
@@ -166,6 +169,7 @@ class SinkLoop(RebalanceListener):
         if self._error is not None:
             raise self._error
         if records:
+            self._metrics.read(len(records))
             self._take(records)
         if not control.is_paused:
             self._put()  # also without records: those that were refused may have been taken away
@@ -182,6 +186,7 @@ class SinkLoop(RebalanceListener):
 
     def _put(self) -> None:
         """Give the batch to the sink; refused, it stays, and nothing more is fetched."""
+        start_s, count = self._control.now_s(), len(self._batch)
         try:
             self._task.put(self._batch)
         except RetriableException as error:
@@ -192,13 +197,22 @@ class SinkLoop(RebalanceListener):
         except Exception as error:
             text = "Exiting WorkerSinkTask due to unrecoverable exception."
             raise ConnectException(text) from error
-        self._offsets.update(self._ends)
-        self._ends.clear()
+        if count:
+            self._metrics.put(count, self._control.now_s() - start_s)
+        if self._ends:
+            self._offsets.update(self._ends)
+            self._ends.clear()
+            self._measure_lag()
         self._batch = []
         if self._is_retrying:
             self._is_retrying = False
             self._context.timeout_ms = -1
             self._resume()
+
+    def _measure_lag(self) -> None:
+        committed = self._committed.items()
+        ahead = (self._offsets.get(partition, 0) - offset for partition, offset in committed)
+        self._metrics.lags(sum(it for it in ahead if it > 0))
 
     def _resume(self) -> None:
         if not self._is_retrying:
@@ -243,6 +257,7 @@ class SinkLoop(RebalanceListener):
         }
         if not offsets:
             return
+        start_s, is_success = self._control.now_s(), False
         try:
             self._context.settle_reports()
         except TimeoutError as error:
@@ -258,7 +273,10 @@ class SinkLoop(RebalanceListener):
             log.warning("%s: the commit of offsets failed: %s", self._control.id, error)
         else:
             self._committed.update(offsets)
+            self._measure_lag()
+            is_success = True
             self._starts.update(offsets)
+        self._metrics.committed(self._control.now_s() - start_s, is_success=is_success)
 
     def _close_consumer(self) -> None:
         """Commit, close the partitions and leave the group."""

@@ -100,6 +100,7 @@ class SourceLoop:
         control.close_producer = lambda: self._producer.close(0)
         self._task.start(config)
         self._has_started = True
+        control.metrics.own = self._task.metrics
         # from now on another thread may end `poll` by `stop`
         control.wake = self._wake
         control.report_started()
@@ -109,7 +110,10 @@ class SourceLoop:
                 self._flush()
                 control.wait_while_paused()
                 continue
+            start_s = control.now_s()
             records = self._poll()
+            if records:
+                control.metrics.polled(len(records), control.now_s() - start_s)
             if control.is_abandoned:
                 break
             self._send(records)
@@ -155,6 +159,7 @@ class SourceLoop:
 
     def _settle(self) -> None:
         """Take what was acknowledged, in the order of each partition."""
+        count = dropped = 0
         for key, queue in list(self._sent.items()):
             while queue and (queue[0].delivery is None or queue[0].delivery.done):
                 record, delivery, _ = queue[0]
@@ -166,11 +171,15 @@ class SourceLoop:
                     else:
                         self._refuse(error)
                 queue.popleft()  # not before: the offset of a refused record is never passed
+                count += 1
+                dropped += delivery is None
                 self._task.commit_record(record, offset)
                 if record.source_partition is not None:
                     self._committable[key] = (record.source_partition, record.source_offset)
             if not queue:
                 del self._sent[key]
+        if count:
+            self._control.metrics.wrote(count, dropped)
 
     def _refuse(self, error: Exception) -> None:
         """Fail for a record that was not written, unless errors are tolerated."""
@@ -191,10 +200,14 @@ class SourceLoop:
 
     def _try_to_commit(self) -> None:
         """Store offsets, or leave them to the next time: an outage does not end the task."""
+        start_s, is_success = self._control.now_s(), False
         try:
             self.commit()
+            is_success = True
         except (KafkaError, OSError) as error:
             log.warning("%s: the offsets cannot be stored yet: %s", self._control.id, error)
+        elapsed_s = self._control.now_s() - start_s
+        self._control.metrics.committed(elapsed_s, is_success=is_success)
 
     def _flush(self) -> None:
         """Store the offsets of all that is on its way, before a pause."""

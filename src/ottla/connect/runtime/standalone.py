@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla.connect.errors import BadRequestException, ConnectException
+from ottla.connect.metrics import MBean
 from ottla.connect.plugins import Plugin, Plugins
 from ottla.connect.runtime.herder import (
     Herder,
@@ -26,6 +27,7 @@ from ottla.connect.runtime.herder import (
     StopTasks,
     WriteConfig,
 )
+from ottla.connect.runtime.metrics import DOMAIN, StartMetrics, TaskMetrics, task_counts
 from ottla.connect.runtime.offset_file import OffsetFile
 from ottla.connect.runtime.offsets import OffsetStore
 from ottla.connect.runtime.runtimes import Runtimes, WorkerParts
@@ -111,6 +113,7 @@ class HerderThread:
         self._overrides = OverridePolicy.of(values)
         self._sink_offsets = SinkOffsets(settings, self._overrides)
         self._worker = Runtimes(WorkerParts(settings, values, plugins, store, self))
+        self._starts = StartMetrics()
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="ottla-herder", daemon=True)
         self._asides = threading.BoundedSemaphore(_ASIDES)
@@ -166,15 +169,18 @@ class HerderThread:
             case WriteConfig(key, value):
                 self._herder.read_config(key, value)
             case StartConnector(name, config, target):
+                self._starts.begin(name)
                 try:
                     worker.start_connector(name, self._secrets.resolve(config), target)
                 except Exception as error:
                     log.exception("connector %s cannot start", name)
+                    self._starts.reported(name, RunState.FAILED)
                     trace = self._secrets.conceal(trace_of(error))
                     self._herder.connector_report(name, RunState.FAILED, trace=trace)
             case StopConnector(name):
                 worker.stop_connector(name)
             case StartTask():
+                self._starts.begin(effect.task)
                 try:
                     resolve = self._secrets.resolve
                     worker.start_task(
@@ -186,6 +192,7 @@ class HerderThread:
                     )
                 except Exception as error:
                     log.exception("task %s cannot start", effect.task)
+                    self._starts.reported(effect.task, RunState.FAILED)
                     trace = self._secrets.conceal(trace_of(error))
                     self._herder.task_report(effect.task, RunState.FAILED, trace=trace)
             case StopTasks(tasks):
@@ -335,6 +342,46 @@ class HerderThread:
         self.call(step).result()
         return looked
 
+    # ------------------------------------------------------------ metrics
+
+    def metrics(self) -> Future[list[MBean]]:
+        """Return the beans of the worker, its connectors and its tasks."""
+        return self.call(lambda _: self._beans())
+
+    def _beans(self) -> list[MBean]:
+        worker, statuses = self._worker, self._herder.statuses
+        metrics, tasks = worker.task_metrics(), worker.tasks
+        counts = {"connector-count": len(worker.connectors), "task-count": len(tasks)}
+        attributes = {**counts, **self._starts.attributes()}
+        beans = [MBean(DOMAIN, "connect-worker-metrics", {}, attributes)]
+        for name in worker.connectors:
+            beans += self._connector_beans(name)
+        states: dict[str, list[RunState]] = {}
+        for task in tasks:
+            status = statuses.tasks.get(task)
+            state = RunState.UNASSIGNED if status is None else status.state
+            states.setdefault(task.connector, []).append(state)
+            measured = metrics.get(task) or TaskMetrics()
+            beans += measured.beans(task, state.value.lower())
+        return beans + [task_counts(name, of) for name, of in states.items()]
+
+    def _connector_beans(self, name: str) -> list[MBean]:
+        config = self._herder.configs.connectors.get(name)
+        status = self._herder.statuses.connectors.get(name)
+        if config is None or status is None:
+            return []
+        try:
+            plugin = find_connector(self.plugins, config)
+        except (BadRequestException, ConnectException):
+            return []
+        attributes = {
+            "status": status.state.value.lower(),
+            "connector-class": plugin.java_class,
+            "connector-type": plugin.type,
+            "connector-version": plugin.version,
+        }
+        return [MBean(DOMAIN, "connector-metrics", {"connector": name}, attributes)]
+
     # ------------------------------------------------------------ reports of the worker
 
     def connector_state(
@@ -342,14 +389,24 @@ class HerderThread:
     ) -> None:
         """Take the state of a connector."""
         trace = trace and self._secrets.conceal(trace)
-        self.call(lambda it: it.connector_report(name, state, trace=trace, version=version))
+
+        def step(herder: Herder) -> None:
+            self._starts.reported(name, state)
+            herder.connector_report(name, state, trace=trace, version=version)
+
+        self.call(step)
 
     def task_state(
         self, task: ConnectorTaskId, state: RunState, trace: str | None, version: str | None
     ) -> None:
         """Take the state of a task."""
         trace = trace and self._secrets.conceal(trace)
-        self.call(lambda it: it.task_report(task, state, trace=trace, version=version))
+
+        def step(herder: Herder) -> None:
+            self._starts.reported(task, state)
+            herder.task_report(task, state, trace=trace, version=version)
+
+        self.call(step)
 
     def task_configs(self, name: str, configs: Sequence[Mapping[str, str]]) -> None:
         """Take the settings of a connector's tasks."""

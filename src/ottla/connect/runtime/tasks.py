@@ -10,12 +10,14 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from ottla.connect.runtime.metrics import WINDOW, TaskMetrics
 from ottla.connect.runtime.state import RunState, TargetState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.connect.runtime.state import ConnectorTaskId
+    from ottla.metrics.sampled_stat import SampleWindow
 
 log = logging.getLogger("ottla.connect")
 
@@ -28,8 +30,10 @@ class TaskControl:
         id_: ConnectorTaskId,
         target: TargetState,
         report: Callable[[RunState, str | None], None],
+        window: SampleWindow = WINDOW,
     ) -> None:
         """Take the target state of its start, and who hears of states and traces."""
+        self.metrics = TaskMetrics(window)
         self.id = id_
         self.target = target
         self.wake: Callable[[], None] = lambda: None
@@ -135,4 +139,5 @@ class TaskControl:
         """Report a state, once; after a stop it is that of who stopped the task, as in Kafka."""
         if state is not self._reported and not self._is_stopping:
             self._reported = state
+            self.metrics.changed(state)
             self._report(state, trace)

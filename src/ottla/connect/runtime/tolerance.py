@@ -11,6 +11,7 @@ import random
 import time
 import traceback
 from collections import deque
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -108,6 +109,36 @@ class Failure(NamedTuple):
     consumed: ConsumerRecord | None
 
 
+@dataclass(slots=True)
+class ErrorCounts:
+    """Errors of a task since its start."""
+
+    failures: int = 0
+    """Failed attempts of an operation."""
+    errors: int = 0
+    """Operations that failed in the end."""
+    skipped: int = 0
+    retries: int = 0
+    logged: int = 0
+    dead_letters: int = 0
+    lost_dead_letters: int = 0
+    last_ms: int = 0
+    """The time of the last error."""
+
+    def attributes(self) -> dict[str, float | str]:
+        """Return the attributes of task-error-metrics."""
+        return {
+            "total-record-failures": self.failures,
+            "total-record-errors": self.errors,
+            "total-records-skipped": self.skipped,
+            "total-retries": self.retries,
+            "total-errors-logged": self.logged,
+            "deadletterqueue-produce-requests": self.dead_letters,
+            "deadletterqueue-produce-failures": self.lost_dead_letters,
+            "last-error-timestamp": self.last_ms,
+        }
+
+
 class ErrorHandler:
     """Runs the steps of one task's records under its tolerance."""
 
@@ -129,6 +160,9 @@ class ErrorHandler:
         """The record of a sink that is in work."""
         self.has_failed = False
         """Whether the step that ran last was skipped."""
+        self.counts = ErrorCounts()
+        if dead_letters is not None:
+            dead_letters.counts = self.counts
 
     def run(self, stage: ErrorStage, of: object, step: Callable[[], _T]) -> _T | None:
         """Run a step, again while it may pass; None with `has_failed` for a tolerated error."""
@@ -138,13 +172,16 @@ class ErrorHandler:
             try:
                 return step()
             except RetriableException as error:
+                self.counts.failures += 1
                 if self._may_retry(start_s, attempt):
                     attempt += 1
+                    self.counts.retries += 1
                     continue
                 self.tolerate(stage, of, error)
                 return None
             except Exception as error:
                 if stage not in _TOLERANT:
+                    self._count_error()
                     raise ConnectException("Unhandled exception in error handler.") from error
                 self.tolerate(stage, of, error)
                 return None
@@ -174,11 +211,18 @@ class ErrorHandler:
     def tolerate(self, stage: ErrorStage, of: object, error: BaseException) -> None:
         """Report an error; ConnectException where none is tolerated."""
         self.has_failed = True
+        self._count_error()
         kind = type(of)
         name = f"{kind.__module__}.{kind.__qualname__}"
         self.report(Failure(stage, name, error, self.consumed))
         if not self._tolerance.tolerates_all:
             raise ConnectException("Tolerance exceeded in error handler") from error
+        self.counts.skipped += 1
+
+    def _count_error(self) -> None:
+        self.counts.failures += 1
+        self.counts.errors += 1
+        self.counts.last_ms = time.time_ns() // 1_000_000
 
     def report(self, failure: Failure) -> None:
         """Log a failure and give its record to the dead letters, as far as the settings ask."""
@@ -193,6 +237,7 @@ class ErrorHandler:
                 )
             text = "Error encountered in task %s. Executing stage '%s' with class '%s'%s."
             log.error(text, self._task, failure.stage.value, failure.of, consumed)
+            self.counts.logged += 1
         if self._dead_letters is not None and failure.consumed is not None:
             self._dead_letters.send(self._task, failure)
 
@@ -212,6 +257,7 @@ class DeadLetters:
         """Take a producer of bytes."""
         self._producer, self._topic, self._with_context = producer, topic, with_context
         self._sent: deque[Delivery] = deque()
+        self.counts = ErrorCounts()
 
     def send(self, task: ConnectorTaskId, failure: Failure) -> None:
         """Write a record as it was read, with the circumstances in headers if so configured."""
@@ -228,6 +274,7 @@ class DeadLetters:
             headers=headers,
         )
         self._sent.append(sent)
+        self.counts.dead_letters += 1
         while self._sent and self._sent[0].done and self._sent[0].failure() is None:
             self._sent.popleft()
 
@@ -241,6 +288,7 @@ class DeadLetters:
             except Exception as error:
                 if not letter.done:
                     raise TimeoutError(f"a letter to {self._topic} is still on its way") from error
+                self.counts.lost_dead_letters += 1
                 text = f"a dead letter could not be written to {self._topic}"
                 raise ConnectException(text) from error
             self._sent.popleft()

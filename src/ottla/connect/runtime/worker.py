@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ottla.connect.connector import Connector
     from ottla.connect.plugins import Plugin, Plugins
     from ottla.connect.runtime.herder import StartTask
+    from ottla.connect.runtime.metrics import TaskMetrics
     from ottla.connect.runtime.offsets import OffsetStore
 
     class Reports(Protocol):
@@ -235,6 +236,10 @@ class TaskWorker:
         if name in self._connectors:
             self._connectors[name].make_task_configs()
 
+    def task_metrics(self) -> Mapping[ConnectorTaskId, TaskMetrics]:
+        """Return the metrics of the tasks."""
+        return {task: it.control.metrics for task, it in list(self._tasks.items())}
+
     def start_task(self, start: StartTask) -> None:
         """Start a task."""
         plugin = self.connector_plugin(start.connector_config)
@@ -278,6 +283,7 @@ class TaskWorker:
         try:
             connector: Any = plugin.load()
             task = connector.task_class()
+            control.metrics.texts = self._texts(start, plugin)
             if isinstance(task, SourceTask):
                 self._run_source(start, task, control)
             else:
@@ -285,6 +291,25 @@ class TaskWorker:
         except Exception as error:
             log.exception("%s: Task threw an uncaught and unrecoverable exception", start.task)
             control.report(RunState.FAILED, trace_of(error))
+
+    def _texts(self, start: StartTask, plugin: Plugin) -> dict[str, str]:
+        """Return classes and versions for the metrics of a task."""
+        texts = {
+            "connector-class": plugin.java_class,
+            "connector-type": plugin.type,
+            "connector-version": plugin.version,
+            "task-class": start.config.get("task.class", ""),
+            "task-version": plugin.version,
+        }
+        for name, default in (("key", ""), ("value", ""), ("header", "SimpleHeaderConverter")):
+            key, kind = f"{name}.converter", "header_converter" if name == "header" else "converter"
+            used = start.connector_config.get(key) or self._settings.get(key, default)
+            found = self._plugins.find(used, kind)
+            texts |= {
+                f"{name}-converter-class": found.java_class,
+                f"{name}-converter-version": found.version,
+            }
+        return texts
 
     def _usage(self, task: ConnectorTaskId) -> Callable[[str], None]:
         seen: set[str] = set()
@@ -304,6 +329,7 @@ class TaskWorker:
             now_s=control.now_s,
             wait=control.wait,
         )
+        control.metrics.errors = handler.counts
         pipeline = Pipeline(
             steps_of(self._plugins, config),
             Converters.of(self._plugins, config, self._settings),
@@ -342,6 +368,7 @@ class TaskWorker:
                 wait=control.wait,
                 dead_letters=dead_letters,
             )
+            control.metrics.errors = handler.counts
             pipeline = Pipeline(
                 steps_of(self._plugins, config),
                 Converters.of(self._plugins, config, self._settings),

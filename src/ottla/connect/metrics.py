@@ -1,0 +1,70 @@
+"""Metrics of a worker as MBeans, and their names for Prometheus.
+
+The classic spelling is that of the example rules for the JMX exporter, which drop `connect-` and
+`-metrics` of a type: kafka_connect_source_task_source_record_poll_total. The reporter's keeps
+them: kafka_connect_source_task_metrics_source_record_poll_total.
+
+Kafka: org.apache.kafka.common.metrics.JmxReporter; metrics of plug-ins: KIP-877.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.metrics.families import Family, Kind, Series, label_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+_NOT_A_NAME = re.compile(r"[^a-z0-9_]+")
+
+
+class MBean(NamedTuple):
+    """The attributes of one thing; a text is shown as a label, with the value 1."""
+
+    domain: str
+    """As kafka.connect."""
+    type: str
+    tags: Mapping[str, str]
+    attributes: Mapping[str, float | str]
+
+
+def series_of(beans: Iterable[MBean]) -> Iterator[Series]:
+    """Return the series of all beans, one for each family."""
+    gathered: dict[Family, tuple[list[str], list[float]]] = {}
+    for bean in beans:
+        labels = {_plain(name): value for name, value in bean.tags.items()}
+        common = label_text(**labels)
+        for name, value in bean.attributes.items():
+            is_text = isinstance(value, str)
+            family = family_of(bean.domain, bean.type, name, is_text=is_text)
+            texts, values = gathered.setdefault(family, ([], []))
+            if isinstance(value, str):
+                texts.append(label_text(**labels, **{_plain(name): value}))
+                values.append(1)
+            else:
+                texts.append(common)
+                values.append(value)
+    return (Series(family, *both) for family, both in gathered.items())
+
+
+@cache
+def family_of(domain: str, type_: str, name: str, *, is_text: bool) -> Family:
+    """Name an attribute; one that ends with `-total` is a counter."""
+    short = type_.removeprefix("connect-").removesuffix("-metrics")
+    attribute = _plain(name)
+    classic = f"{_plain(domain)}_{_plain(short)}_{attribute}"
+    reporter = f"{_plain(domain)}_{_plain(type_)}_{attribute}"
+    kind = Kind.GAUGE
+    if is_text:
+        reporter += "_info"
+    elif name.endswith("-total"):
+        kind = Kind.COUNTER
+        classic, reporter = classic.removesuffix("_total"), reporter.removesuffix("_total")
+    return Family(classic, reporter, kind, f"{name} of {domain}:type={type_}.")
+
+
+def _plain(text: str) -> str:
+    return _NOT_A_NAME.sub("_", text.lower())
