@@ -4,7 +4,7 @@ The classic spelling is that of the example rules for the JMX exporter, which dr
 `-metrics` of a type: kafka_connect_source_task_source_record_poll_total. The reporter's keeps
 them: kafka_connect_source_task_metrics_source_record_poll_total.
 
-Kafka: org.apache.kafka.common.metrics.JmxReporter; metrics of plug-ins: KIP-877.
+Kafka: org.apache.kafka.common.metrics.JmxReporter.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ def test_records_configs_and_offsets_are_mirrored(ends: tuple[str, str]) -> None
         with Admin(bootstrap_servers=target) as admin:
             described = admin.describe_topics(["a.orders"])["a.orders"]
             assert len(described.partitions) == 2  # type: ignore[union-attr]
-        # each start of the task counts anew, and heartbeats come all the time
+        # each start of the task counts from 0, and heartbeats come all the time
         worker = mirror.workers[Flow("a", "b")]
         until(lambda: "a.heartbeats" in copied_topics(worker))
         made = records_of(target, "a.checkpoints.internal", 2)
