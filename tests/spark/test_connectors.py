@@ -43,6 +43,7 @@ class Worker:
 
     def __init__(self, bootstrap: str, directory: Path) -> None:
         """Start it."""
+        self.is_closed = False
         self.rest = Rest(
             bootstrap,
             directory,
@@ -76,8 +77,10 @@ class Worker:
         wait_for(holds, LIMIT_S)
 
     def close(self) -> None:
-        """Stop it."""
-        self.rest.close()
+        """Stop it, once."""
+        if not self.is_closed:
+            self.is_closed = True
+            self.rest.close()
 
 
 @pytest.fixture(name="worker")
