@@ -76,16 +76,15 @@ KAFKA: dict[tuple[str, tuple[str, ...]], set[str]] = {
 """The attributes that real Kafka 4.3 has, by type and tags; those of transactions are not here."""
 
 
-@pytest.fixture(name="worker", scope="module")
-def _worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Standalone, str, Path]]:
-    directory = tmp_path_factory.mktemp("worker")
+@pytest.fixture(name="worker")
+def _worker(tmp_path: Path) -> Iterator[tuple[Standalone, str, Path]]:
     text = "org.apache.kafka.connect.storage.StringConverter"
     with Cluster() as cluster:
         settings = {
             "bootstrap.servers": cluster.bootstrap,
             "key.converter": text,
             "value.converter": text,
-            "offset.storage.file.filename": str(directory / "offsets"),
+            "offset.storage.file.filename": str(tmp_path / "offsets"),
             "offset.flush.interval.ms": "100",
             "metrics.names": "both",
         }
@@ -93,7 +92,7 @@ def _worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Standalo
         host = HttpHost("127.0.0.1", 0, "the API")
         host.start(ConnectApi(worker, "cluster").pages)
         host.begin()
-        yield worker, f"http://127.0.0.1:{host.address[1]}/metrics", directory
+        yield worker, f"http://127.0.0.1:{host.address[1]}/metrics", tmp_path
         host.stop()
         worker.stop()
 
@@ -159,6 +158,24 @@ def test_beans_and_figures_of_both_kinds(worker: tuple[Standalone, str, Path]) -
     for bean in running.metrics().result(30):
         made.setdefault((bean.type, tuple(bean.tags)), set()).update(bean.attributes)
     assert made == KAFKA
+
+
+def test_a_task_in_a_process_shows_its_status(worker: tuple[Standalone, str, Path]) -> None:
+    """No figure of such a task is shown, not even a 0."""
+    running, url, directory = worker
+    (directory / "other").write_text("")
+    settings = {
+        "name": "p",
+        "connector.class": "FileStreamSource",
+        "file": str(directory / "other"),
+        "topic": "p",
+        "ottla.runtime": "process",
+    }
+    running.put("p", settings, may_replace=False).result(30)
+    status = 'kafka_connect_connector_task_status{connector="p",task="0",status="running"}'
+    until(lambda: scraped(url).get(status) == 1)
+    shown = [it for it in scraped(url) if 'connector="p",task="0"' in it]
+    assert [it for it in shown if "_status" not in it] == []
 
 
 def test_errors_are_counted() -> None:

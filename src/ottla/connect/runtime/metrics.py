@@ -213,6 +213,17 @@ class TaskMetrics:
         }
 
 
+class _Unmeasured(TaskMetrics):
+    """The metrics of a task in another process: its status."""
+
+    def beans(self, task: ConnectorTaskId, status: str) -> list[MBean]:
+        tags = {"connector": task.connector, "task": str(task.task)}
+        return [MBean(DOMAIN, "connector-task-metrics", tags, {"status": status})]
+
+
+UNMEASURED: Final = _Unmeasured()
+
+
 class StartMetrics:
     """Starts of connectors and tasks, by their first state."""
 

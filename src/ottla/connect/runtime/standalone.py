@@ -27,7 +27,7 @@ from ottla.connect.runtime.herder import (
     StopTasks,
     WriteConfig,
 )
-from ottla.connect.runtime.metrics import DOMAIN, StartMetrics, TaskMetrics, task_counts
+from ottla.connect.runtime.metrics import DOMAIN, UNMEASURED, StartMetrics, task_counts
 from ottla.connect.runtime.offset_file import OffsetFile
 from ottla.connect.runtime.offsets import OffsetStore
 from ottla.connect.runtime.runtimes import Runtimes, WorkerParts
@@ -361,8 +361,7 @@ class HerderThread:
             status = statuses.tasks.get(task)
             state = RunState.UNASSIGNED if status is None else status.state
             states.setdefault(task.connector, []).append(state)
-            measured = metrics.get(task) or TaskMetrics()
-            beans += measured.beans(task, state.value.lower())
+            beans += metrics.get(task, UNMEASURED).beans(task, state.value.lower())
         return beans + [task_counts(name, of) for name, of in states.items()]
 
     def _connector_beans(self, name: str) -> list[MBean]:
