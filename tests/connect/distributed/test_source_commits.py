@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from ottla.connect.runtime.metrics import TaskMetrics
 from ottla.connect.runtime.source_task import SourceLoop
 from ottla.errors import ErrorCode, KafkaError
 
@@ -29,6 +31,8 @@ def test_an_outage_of_the_offsets_does_not_end_a_task(caplog: pytest.LogCaptureF
         commit=lambda: None,
         put=put,
         run=None,
+        now_s=time.monotonic,
+        metrics=TaskMetrics(),
     )
     loop = SourceLoop(
         parts,

@@ -49,8 +49,8 @@ class DistributedApi(ConnectApi):
     def pages(self) -> list[Page]:
         """Return the page of all paths, and one of requests between workers."""
         path = "/connectors/{name}/tasks"
-        every, *others = super().pages()
-        return [every._replace(path=path, body_bytes_max=_TASKS_BYTES_MAX), every, *others]
+        *others, every = super().pages()
+        return [*others, every._replace(path=path, body_bytes_max=_TASKS_BYTES_MAX), every]
 
     async def _dispatch(self, request: Request) -> RestAnswer:
         try:
