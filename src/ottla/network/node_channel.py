@@ -117,7 +117,7 @@ class NodeChannel:
             link = self._links[node_id] = _Link(self, node_id, address)
             link.connect(self._loop)
         answer: Pending[Any] = Pending()
-        link.send(_Waiting(request, answer, now_ms + timeout_ms), now_ms)
+        link.send(_Waiting(request, answer, timeout_ms, now_ms + timeout_ms), now_ms)
         return answer
 
     def ended(self, link: _Link, reason: str | None) -> None:
@@ -152,6 +152,7 @@ class _Waiting(NamedTuple):
 
     request: Outgoing
     answer: Pending[Any]
+    timeout_ms: int
     deadline_ms: int
 
 
@@ -172,7 +173,7 @@ class _Link:
         self._is_closed = False
         self._is_refused = False
         self._timeout_ms = 0
-        """Of the last request: also for the negotiation of versions."""
+        """As the last request asked for it: also for the negotiation of versions."""
         self._timeout: TimerTask | None = None
         """Fires at the first deadline; not cancelled with each response, as most arrive in time."""
 
@@ -199,7 +200,7 @@ class _Link:
 
     def send(self, waiting: _Waiting, now_ms: int) -> None:
         """Send a request now or when the connection is ready."""
-        self._timeout_ms = waiting.deadline_ms - now_ms
+        self._timeout_ms = waiting.timeout_ms
         if self.is_ready:
             self._submit(waiting, now_ms)
         else:
@@ -246,6 +247,7 @@ class _Link:
             waiting.answer.fail(error)
             return
         sent = self.submit(request, now_ms, waiting.deadline_ms - now_ms, version)
+        self._timeout_ms = waiting.timeout_ms  # as asked for, not what remains of it
         sent.pass_to(waiting.answer)
 
     def _flush(self) -> None:
