@@ -78,6 +78,11 @@ CONNECTORS = (
         "ottla.connect.mirror.heartbeat:MirrorHeartbeatConnector",
     ),
     Plugin(
+        "io.confluent.kafka.connect.datagen.DatagenConnector",
+        "source",
+        "ottla.connect.generator.source:Generator",
+    ),
+    Plugin(
         "ottla.connect.SparkFormatSourceConnector",
         "source",
         "ottla.connect.spark.formats:SparkFormatSourceConnector",
