@@ -56,7 +56,7 @@ class SchemaError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ValueGenerator:
     """What a schema says: the schema of values, and how a value is made of draws and a number."""
 
     schema: Schema
@@ -65,7 +65,7 @@ class Plan:
     """Fields and elements of a value at most."""
 
 
-def read_schema(text: str) -> Plan:
+def read_schema(text: str) -> ValueGenerator:
     """Compile the JSON of a record's schema; SchemaError for anything else."""
     if len(text) > _TEXT_MAX:
         raise SchemaError(f"the schema has more than {_TEXT_MAX} characters")
@@ -78,7 +78,7 @@ def read_schema(text: str) -> Plan:
     return compile_record(parsed)
 
 
-def compile_record(of: Mapping[str, Any], where: str = "", depth: int = 1) -> Plan:
+def compile_record(of: Mapping[str, Any], where: str = "", depth: int = 1) -> ValueGenerator:
     """Compile a record's schema; `where` is the field that has it."""
     name, fields = of.get("name"), of.get("fields")
     shown = where or "the record"
@@ -86,7 +86,7 @@ def compile_record(of: Mapping[str, Any], where: str = "", depth: int = 1) -> Pl
         raise SchemaError(f"{shown} has no valid name")
     if not isinstance(fields, list) or not 1 <= len(fields) <= _FIELDS_MAX:
         raise SchemaError(f"{shown} must have from 1 to {_FIELDS_MAX} fields")
-    plans: dict[str, Plan] = {}
+    plans: dict[str, ValueGenerator] = {}
     for field in fields:
         label = field.get("name") if isinstance(field, dict) else None
         if not isinstance(label, str) or not _NAME.fullmatch(label):
@@ -102,10 +102,12 @@ def compile_record(of: Mapping[str, Any], where: str = "", depth: int = 1) -> Pl
     def make(draws: Draws, number: int) -> Struct:
         return Struct(schema, **{it: maker(draws, number) for it, maker in makers})
 
-    return Plan(schema, make, _counted(1 + sum(it.values for it in plans.values()), shown))
+    return ValueGenerator(
+        schema, make, _counted(1 + sum(it.values for it in plans.values()), shown)
+    )
 
 
-def _compile(of: Any, where: str, depth: int) -> Plan:
+def _compile(of: Any, where: str, depth: int) -> ValueGenerator:
     if depth > _DEPTH_MAX:
         raise SchemaError(f"{where}: more than {_DEPTH_MAX} levels")
     if isinstance(of, list):
@@ -119,7 +121,7 @@ def _compile(of: Any, where: str, depth: int) -> Plan:
         return compile_record(of, where, depth + 1)
     if kind == "enum":
         symbols = _options(of.get("symbols"), data.STRING, where, "symbols")
-        return Plan(data.STRING, lambda draws, _: draws.choice(symbols))
+        return ValueGenerator(data.STRING, lambda draws, _: draws.choice(symbols))
     if not isinstance(kind, str) or kind not in _PROPERTIES:
         known = ", ".join([*_PROPERTIES, "enum", "record"])
         raise SchemaError(f"{where}: the type must be one of {known}, or a list of null and one")
@@ -145,13 +147,13 @@ def _properties(of: Mapping[str, Any], kind: str, where: str) -> Mapping[str, An
     return properties
 
 
-def _compile_optional(of: Sequence[Any], where: str, depth: int) -> Plan:
+def _compile_optional(of: Sequence[Any], where: str, depth: int) -> ValueGenerator:
     others = [it for it in of if it != "null"]
     if len(of) != 2 or len(others) != 1:
         raise SchemaError(f"{where}: a list of types must have null and one other type")
     plan = _compile(others[0], where, depth + 1)
     inner = plan.make
-    return Plan(
+    return ValueGenerator(
         plan.schema.as_optional(),
         lambda draws, number: inner(draws, number) if draws.below(2) else None,
         plan.values,
@@ -160,7 +162,7 @@ def _compile_optional(of: Sequence[Any], where: str, depth: int) -> Plan:
 
 def _compile_array(
     of: Mapping[str, Any], properties: Mapping[str, Any], where: str, depth: int
-) -> Plan:
+) -> ValueGenerator:
     plan = _compile(of.get("items"), f"{where}[]", depth + 1)
     least, most = _lengths(properties.get("length", {"min": 0, "max": 5}), where)
     inner = plan.make
@@ -168,7 +170,7 @@ def _compile_array(
     def make(draws: Draws, number: int) -> list[Any]:
         return [inner(draws, number) for _ in range(least + draws.below(most - least + 1))]
 
-    return Plan(data.array(plan.schema), make, _counted(plan.values * most + 1, where))
+    return ValueGenerator(data.array(plan.schema), make, _counted(plan.values * most + 1, where))
 
 
 def _counted(values: int, where: str) -> int:
@@ -177,34 +179,38 @@ def _counted(values: int, where: str) -> int:
     return values
 
 
-def _compile_scalar(kind: str, logical: Any, properties: Mapping[str, Any], where: str) -> Plan:
+def _compile_scalar(
+    kind: str, logical: Any, properties: Mapping[str, Any], where: str
+) -> ValueGenerator:
     schema = _SCALARS[kind]
     if "options" in properties:
         options = _options(properties["options"], schema, where, "options")
-        plan = Plan(schema, lambda draws, _: draws.choice(options))
+        plan = ValueGenerator(schema, lambda draws, _: draws.choice(options))
     elif kind == "string":
-        plan = Plan(schema, _texts(properties, where))
+        plan = ValueGenerator(schema, _texts(properties, where))
     elif kind == "boolean":
         odds = properties.get("odds", 0.5)
         if not _is_number(odds) or not 0 <= odds <= 1:
             raise SchemaError(f"{where}: odds must be a number from 0 to 1")
-        plan = Plan(schema, lambda draws, _: draws.fraction() < odds)
+        plan = ValueGenerator(schema, lambda draws, _: draws.fraction() < odds)
     elif kind in {"float", "double"}:
         most = _FLOAT32_MAX if kind == "float" else 1e300
         low, high = _range(properties.get("range", {"min": 0, "max": 1}), -most, most, where)
-        plan = Plan(schema, lambda draws, _: low + draws.fraction() * (high - low))
+        plan = ValueGenerator(schema, lambda draws, _: low + draws.fraction() * (high - low))
     elif "iteration" in properties:
-        plan = Plan(schema, _iteration(properties["iteration"], BOUNDS[schema.type], where))
+        plan = ValueGenerator(
+            schema, _iteration(properties["iteration"], BOUNDS[schema.type], where)
+        )
     else:
         bound = BOUNDS[schema.type]
         start, end = _range(properties.get("range", {}), -bound, bound, where, whole=True)
-        plan = Plan(schema, lambda draws, _: start + draws.below(end - start))
+        plan = ValueGenerator(schema, lambda draws, _: start + draws.below(end - start))
     return plan if logical is None else _logical(plan, kind, logical, properties, where)
 
 
 def _logical(
-    plan: Plan, kind: str, logical: Any, properties: Mapping[str, Any], where: str
-) -> Plan:
+    plan: ValueGenerator, kind: str, logical: Any, properties: Mapping[str, Any], where: str
+) -> ValueGenerator:
     convert: Callable[[int], Any]
     if (kind, logical) == ("long", "timestamp-millis"):
         schema, convert = data.TIMESTAMP, data.timestamp
@@ -225,7 +231,7 @@ def _logical(
             "in the years 1 to 9999"
         ) from None
     inner = plan.make
-    return Plan(schema, lambda draws, number: convert(inner(draws, number)))
+    return ValueGenerator(schema, lambda draws, number: convert(inner(draws, number)))
 
 
 def _options(options: Any, schema: Schema, where: str, name: str) -> Sequence[Any]:

@@ -23,7 +23,7 @@ from ottla.connect import PLUGIN_VERSION
 from ottla.connect.data import SchemaType
 from ottla.connect.errors import ConnectException
 from ottla.connect.generator.draws import Draws
-from ottla.connect.generator.schema import Plan, SchemaError, compile_record, read_schema
+from ottla.connect.generator.schema import ValueGenerator, SchemaError, compile_record, read_schema
 from ottla.connect.generator.words import QUICKSTARTS
 from ottla.connect.simple import Record, Source
 
@@ -194,7 +194,7 @@ def _check_exactly_one(settings: Mapping[str, Any]) -> None:
         )
 
 
-def _plan(settings: Mapping[str, Any]) -> tuple[Plan, str | None]:
+def _plan(settings: Mapping[str, Any]) -> tuple[ValueGenerator, str | None]:
     """Return the schema and the field of the key."""
     if settings["quickstart"] is None:
         key_field, plan = None, read_schema(settings["schema.string"])
@@ -206,7 +206,7 @@ def _plan(settings: Mapping[str, Any]) -> tuple[Plan, str | None]:
     return plan, name or key_field
 
 
-def _check_key_field(plan: Plan, name: str | None) -> None:
+def _check_key_field(plan: ValueGenerator, name: str | None) -> None:
     known = _key_fields(plan)
     if name is not None and name not in known:
         raise _refusal(
@@ -216,7 +216,7 @@ def _check_key_field(plan: Plan, name: str | None) -> None:
         )
 
 
-def _key_fields(plan: Plan) -> list[str]:
+def _key_fields(plan: ValueGenerator) -> list[str]:
     return [
         it.name
         for it in plan.schema.fields
