@@ -23,7 +23,7 @@ from ottla.connect import PLUGIN_VERSION
 from ottla.connect.data import SchemaType
 from ottla.connect.errors import ConnectException
 from ottla.connect.generator.draws import Draws
-from ottla.connect.generator.schema import ValueGenerator, SchemaError, compile_record, read_schema
+from ottla.connect.generator.schema import SchemaError, ValueGenerator, compile_record, read_schema
 from ottla.connect.generator.words import QUICKSTARTS
 from ottla.connect.simple import Record, Source
 
