@@ -179,7 +179,18 @@ def test_tools_have_the_names_and_places_of_kafkas(container: Container) -> None
         check=True,
     )
     own = {"config", "demo", "dev-cluster", "log-repair", "quickstart", "end-to-end-latency"}
-    own |= {"backup", "branch", "dev", "migrate", "restore", "sql", "streams", "tables", "verify"}
+    own |= {
+        "backup",
+        "branch",
+        "connect",
+        "dev",
+        "migrate",
+        "restore",
+        "sql",
+        "streams",
+        "tables",
+        "verify",
+    }
     own.add("transactional-message-copier")  # Kafka has a class, and no script
     expected = {
         name if name.startswith("connect-") else f"kafka-{name}"

@@ -92,6 +92,7 @@ COMMANDS: dict[str, Command] = {
         "config",
         "Show a node's settings and their origins.",
     ),
+    "connect": Command("ottla.cli.commands.connect", "connect", "Write connectors of your own."),
     "connect-distributed": Command(
         "ottla.cli.commands.connect_distributed",
         "connect_distributed",
