@@ -106,7 +106,11 @@ class FakeConnection:
 
 
 class CallCounter:
-    """Counts the calls in each turn of a node's loop, and keeps the largest number."""
+    """Counts the calls in each turn of a node's loop, and keeps the largest number.
+
+    Meanwhile a turn has one step of the node's works: how many short ones fit in a turn's time
+    besides a long one depends on how fast the machine is.
+    """
 
     def __init__(self, node: Node) -> None:
         self.most = 0
@@ -115,12 +119,14 @@ class CallCounter:
         watch: Any = node._resources.turns
         self._run = watch.run
         watch.run = self.turn
+        self._max_steps, node.broker.worker.max_steps = node.broker.worker.max_steps, 1
 
     def end(self, node: Node) -> None:
         """End the counting, on the node's loop."""
         watch: Any = node._resources.turns
         assert watch.run == self.turn
         del watch.run
+        node.broker.worker.max_steps = self._max_steps
 
     def _count(self, _frame: object, event: str, _argument: object) -> None:
         if event in {"call", "c_call"}:

@@ -45,6 +45,10 @@ pytestmark = pytest.mark.soak
 TOPIC: Final = "many"
 COUNT: Final = 10_000 if os.environ.get("OTTLA_TEST_LARGEST") else 2_000
 FETCH_VERSION, PRODUCE_VERSION = 12, 12
+LIMIT_S: Final = 300.0
+"""Of the creation of all partitions, and of a request about them, on a machine that is busy."""
+ALWAYS_ALIVE: Final = {"broker.session.timeout.ms": 600_000}
+"""A busy machine stalls a node for seconds: fenced, it would elect new leaders meanwhile."""
 _Topic, _Data = FetchRequest.FetchTopic, ProduceRequest.TopicProduceData
 
 
@@ -55,11 +59,13 @@ def create(cluster: Cluster, count: int) -> None:
     )
     peer = Peer(cluster.bootstrap)
     try:
-        answer = peer.ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7)
+        peer.sock.settimeout(LIMIT_S)
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=int(LIMIT_S * 1000))
+        answer = peer.ask(request, 7)
     finally:
         peer.close()
     assert answer.topics[0].error_code == 0
-    wait_for(lambda: cluster.run(partial(_leads, count - 1)))
+    wait_for(lambda: cluster.run(partial(_leads, count - 1)), LIMIT_S)
 
 
 def _leads(index: int, node: Node) -> bool:
@@ -73,7 +79,7 @@ def ask(cluster: Cluster, connection: Any, request: Request, version: int) -> Ca
     frame = memoryview(bytearray(b"".join(parts)[4:]))
     connection.is_answered = False
     counter = cluster.run(partial(send, connection, frame, "broker"))
-    wait_for(partial(getattr, connection, "is_answered"))
+    wait_for(partial(getattr, connection, "is_answered"), LIMIT_S)
     cluster.run(counter.end)
     return counter
 
@@ -81,7 +87,7 @@ def ask(cluster: Cluster, connection: Any, request: Request, version: int) -> Ca
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """Run a node that leads all partitions of a topic."""
-    with Cluster() as made:
+    with Cluster(config=ALWAYS_ALIVE) as made:
         create(made, COUNT)
         yield made
 
@@ -158,13 +164,14 @@ def test_all_are_answered_in_order(cluster: Cluster, level: tuple[Peer, int]) ->
 def test_no_turn_is_long(cluster: Cluster) -> None:
     """Each is a part of what all of them would take in one turn."""
     connection: Any = FakeConnection()
-    most = {
-        "produce": ask(cluster, connection, produced(batch()), PRODUCE_VERSION).most,
-        "acks=0": ask(cluster, connection, produced(batch(), acks=0), PRODUCE_VERSION).most,
-        "fetch": ask(cluster, connection, fetch(), FETCH_VERSION).most,
-        "at the end": ask(cluster, connection, fetch(offset=9), FETCH_VERSION).most,
+    counters = {
+        "produce": ask(cluster, connection, produced(batch()), PRODUCE_VERSION),
+        "acks=0": ask(cluster, connection, produced(batch(), acks=0), PRODUCE_VERSION),
+        "fetch": ask(cluster, connection, fetch(), FETCH_VERSION),
+        "at the end": ask(cluster, connection, fetch(offset=9), FETCH_VERSION),
     }
-    assert max(most.values()) < MAX_CALLS / 4, most
+    most = {name: (counter.most, counter.where) for name, counter in counters.items()}
+    assert max(most.values())[0] < MAX_CALLS / 4, most
 
 
 class Ear(FakeConnection):

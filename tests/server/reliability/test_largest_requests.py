@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ottla.testing.cluster import Cluster
 from tests.server.reliability.largest_requests import (
     MAX_CALLS,
+    CallCounter,
     FakeConnection,
     largest,
     send,
 )
 from tests.server.requests.untrusted_clients import create_topic
 from tests.waits import WAIT_S, wait_for
+
+if TYPE_CHECKING:
+    from ottla.purgatory.work import Work
 
 WHOLE = bool(os.environ.get("OTTLA_TEST_LARGEST"))
 """As many elements as the API may have, which takes some minutes; else enough to need parts."""
@@ -52,3 +56,20 @@ def test_no_turn_is_long(rights: str) -> None:
                     too_long.append((counter.most, kind, name, counter.where))
     assert count > 150
     assert not too_long
+
+
+@pytest.mark.soak
+def test_works_of_short_steps_do_not_count_as_a_long_turn() -> None:
+    """As many as the time of a turn allows are run in it: more on a faster machine."""
+    steps = 20_000
+
+    def short_steps() -> Work[None]:
+        for _ in range(steps):
+            yield
+
+    with Cluster() as cluster:
+        counter = cluster.run(CallCounter)
+        done = cluster.run(lambda node: node.broker.worker.begin(short_steps()))
+        wait_for(lambda: done.done)
+        cluster.run(counter.end)
+    assert counter.most < steps / 10, counter.where
