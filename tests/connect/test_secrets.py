@@ -142,6 +142,30 @@ def test_short_values_are_restored_by_their_names_only(secrets_file: Path) -> No
     assert secrets.conceal("line 1") == "line 1"
 
 
+def test_whole_files_are_concealed_as_connectors_show_them(tmp_path: Path) -> None:
+    """Without the end of the line, which parsed settings lose, and printed line by line."""
+    directory = "org.apache.kafka.common.config.provider.DirectoryConfigProvider"
+    secrets = Secrets({"config.providers": "dir", "config.providers.dir.class": directory})
+    key = "-----BEGIN KEY-----\ncanary-of-line-1\r\n  canary-of-line-2\n"
+    for name, text in (("password", "canary-7f3a\n"), ("key", key)):
+        (tmp_path / name).write_text(text)
+    config = {name: f"${{dir:{tmp_path}:{name}}}" for name in ("password", "key")}
+    resolved = secrets.resolve(config)
+    printed = f"login failed: {resolved['password'].strip()}\n{resolved['key']}"
+    for line in (printed, *printed.splitlines()):
+        assert "canary" not in secrets.conceal(line)
+    assert secrets.task_configs({}, [resolved]) == [config]
+
+
+def test_a_line_of_the_log_that_is_wrong_harms_nobody(secrets_file: Path) -> None:
+    """It is logged as it is, without values: no handler prints its arguments."""
+    secrets = Secrets(PROVIDERS)
+    secrets.resolve({"token": f"${{file:{secrets_file}:token}}"})
+    record = logging.LogRecord("shop", logging.INFO, "", 0, "%d of %d", (TOKEN,), None)
+    assert secrets.filter(record)
+    assert record.getMessage() == f"%d of %d ('${{file:{secrets_file}:token}}',)"
+
+
 def test_an_old_value_is_concealed_after_a_change(secrets_file: Path) -> None:
     """A task that still runs has it."""
     secrets = Secrets(PROVIDERS)

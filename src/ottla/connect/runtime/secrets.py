@@ -52,9 +52,12 @@ class Secrets(logging.Filter):
         if resolved.problems:
             raise ConnectException("; ".join(it.message for it in resolved.problems))
         for value, reference in resolved.references.items():
-            if len(value) >= _SHORTEST:
-                for form in (value, repr(value)[1:-1], json.dumps(value)[1:-1], quote(value, "")):
-                    self._references[form] = reference
+            # a connector's settings lose blanks and the end of a file's last line; a text of
+            # several lines, as a key, is printed a line at a time
+            for part in {value, value.strip(), *map(str.strip, value.splitlines())}:
+                if len(part) >= _SHORTEST:
+                    for form in (part, repr(part)[1:-1], json.dumps(part)[1:-1], quote(part, "")):
+                        self._references[form] = reference
         return resolved.values
 
     def conceal(self, text: str) -> str:
@@ -106,7 +109,11 @@ class Secrets(logging.Filter):
         """Keep a line of the log, without values."""
         if not self._references:
             return True
-        message = record.getMessage()
+        try:
+            message = record.getMessage()
+        except Exception:  # noqa: BLE001 - a handler would print the arguments as they are
+            message = record.msg = f"{record.msg} {record.args}"
+            record.args = None
         concealed = self.conceal(message)
         if concealed != message:
             record.msg, record.args = concealed, None
