@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from subprocess import Popen
 from typing import TYPE_CHECKING
 
 from ottla.connect.connector import SourceConnector, SourceTask
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
     from ottla.connect.records import SourceRecord
 
 
+def _is_inherited(descriptor: int) -> bool:
+    try:
+        return os.get_inheritable(descriptor)
+    except OSError:
+        return False
+
+
 class FaultyTask(SourceTask):
     """Goes wrong at its first poll."""
 
@@ -24,8 +32,16 @@ class FaultyTask(SourceTask):
         self._config = config
         self._leak: list[bytearray] = []
 
-    def poll(self) -> Sequence[SourceRecord] | None:  # noqa: C901 - a branch a fault
+    def poll(self) -> Sequence[SourceRecord] | None:  # noqa: C901, PLR0912 - a branch a fault
         match self._config.get("how"):
+            case "raise much":
+                raise RuntimeError("x" * (20 << 20))
+            case "daemon":
+                Popen(["yes"], start_new_session=True)
+                os._exit(6)
+            case "descriptors":
+                kept = [it for it in range(3, 100) if _is_inherited(it)]
+                raise RuntimeError(f"inherited: {kept}")
             case "raise":
                 raise RuntimeError("no more")
             case "exit":
@@ -39,7 +55,7 @@ class FaultyTask(SourceTask):
             case "hold":
                 ctypes.PyDLL(None).pause()  # in C, with the interpreter's lock
             case "print":
-                print("tea", flush=True)
+                print(self._config.get("text", "tea"), flush=True)
                 print("milk", file=sys.stderr, flush=True)
             case "fork":
                 process_id = os.fork()

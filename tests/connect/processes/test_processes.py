@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import random
 import signal
+import socket
 import sys
 import time
 from functools import partial
@@ -17,7 +19,7 @@ import pytest
 
 from ottla.connect.errors import NotFoundException
 from ottla.connect.plugins import Plugin, Plugins
-from ottla.connect.processes import host
+from ottla.connect.processes import host, server
 from ottla.connect.processes.frames import MAX_FRAME_BYTES, MessageReader, encode_message
 from ottla.connect.processes.host import ProcessHost
 from ottla.connect.processes.runtime import ProcessRuntime
@@ -164,6 +166,107 @@ def test_an_exception_fails_the_task_and_leaves_its_process(worker: Worker) -> N
     assert "RuntimeError: no more" in (worker.tasks["bad-0"][-1][1] or "")
     assert worker.connectors["bad"] == [(RunState.RUNNING, None)]
     assert not has_ended(worker.process_id("bad"))
+
+
+def test_a_failure_of_any_size_is_told(worker: Worker) -> None:
+    """A trace that no message has room for is cut."""
+    worker.start("bad", how="raise much")
+    worker.failure("bad-0")
+    has_cause = "RuntimeError: xxx" in (worker.tasks["bad-0"][-1][1] or "")
+    assert has_cause
+
+
+def test_what_a_connector_starts_has_no_pipe_of_its_worker(worker: Worker) -> None:
+    """Descriptors that came by a socket are inherited unless somebody says so."""
+    worker.start("bad", how="descriptors")
+    worker.failure("bad-0")
+    assert "inherited: []" in (worker.tasks["bad-0"][-1][1] or "")
+
+
+def test_what_prints_without_end_does_not_stop_the_others(
+    worker: Worker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A program in a session of its own, which goes on after the connector's process."""
+    caplog.set_level(logging.WARNING)
+    worker.start("bad", how="daemon")
+    assert "exited with 6" in worker.failure("bad-0")
+    worker.start("good")
+
+
+def test_an_answer_that_is_too_large_is_an_error(worker: Worker, tmp_path: Path) -> None:
+    """The task hears of it, and the next question is answered."""
+    offset = {"position": "x" * MAX_FRAME_BYTES}
+    worker.store.put("asks", [({"shelf": 1}, offset)])
+    worker.start("asks", how="ask", file=str(tmp_path / "offset"))
+    worker.failure("asks-0")
+    assert "the largest has" in (worker.tasks["asks-0"][-1][1] or "")
+    worker.store.put("asks", [({"shelf": 1}, None)])
+    worker.runtime.stop_tasks([ConnectorTaskId("asks", 0)], time.monotonic() + 5)
+    worker.tasks["asks-0"].clear()
+    worker.start("asks", how="ask", file=str(tmp_path / "offset"))
+    worker.failure("asks-0")
+    assert "ValueError: DataException" in (worker.tasks["asks-0"][-1][1] or "")
+
+
+def test_a_server_that_cannot_start_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system may be out of memory for a moment."""
+    monkeypatch.setattr(ProcessHost, "_shared", None)
+    monkeypatch.setattr(ProcessHost, "_users", 0)
+    worker = Worker()
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "executable", "/no/such/python")
+        worker.runtime.start_connector("a", {"connector.class": "Faulty"}, TargetState.STARTED)
+        wait_for(lambda: worker.connectors.get("a"))
+    assert "could not start: " in (worker.connectors["a"][-1][1] or "")
+    worker.start("b")
+    assert worker.tasks["b-0"] == [(RunState.RUNNING, None)]
+    worker.close()
+
+
+def test_a_fork_that_fails_harms_no_other() -> None:
+    """The server answers why, and goes on."""
+    script = f"""
+import errno, os, sys
+sys.path[:] = {sys.path!r}
+from ottla.connect.processes import server
+fork = os.fork
+def once():
+    os.fork = fork
+    raise OSError(errno.EAGAIN, "no more processes")
+os.fork = once
+server.main()
+"""
+    own, other = socket.socketpair()
+    with (
+        own,
+        other,
+        Popen([sys.executable, "-c", script, str(other.fileno())], pass_fds=[other.fileno()]),
+    ):
+        own.settimeout(30)
+        for number, kind in ((1, server.REFUSED), (2, server.STARTED)):
+            request = server.REQUEST.pack(server.FORK, number)
+            pipe, output = socket.socketpair(), os.pipe()
+            socket.send_fds(own, [request], [pipe[1].fileno(), output[1]])
+            got, of, value = server.REPLY.unpack(own.recv(server.REPLY.size))
+            assert (got, of) == (kind, number)
+            assert kind != server.REFUSED or value == errno.EAGAIN
+            for descriptor in output:
+                os.close(descriptor)
+            for end in pipe:
+                end.close()
+        own.shutdown(socket.SHUT_WR)
+
+
+def test_a_line_of_any_length_is_printed_whole(
+    worker: Worker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In parts."""
+    caplog.set_level(logging.INFO)
+    text = "".join(f"{it:07}|" for it in range(4000))
+    worker.start("loud", how="print", text=text)
+    wait_for(lambda: "output: milk" in caplog.messages)
+    printed = "".join(it.removeprefix("output: ") for it in caplog.messages if "|" in it)
+    assert printed == text
 
 
 def test_a_crash_of_the_connector_itself_fails_it(worker: Worker) -> None:

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 _READ_BYTES: Final = 1 << 16
+_TRACE_MAX: Final = 1 << 20
+"""Characters of a trace: with more the failure itself could not be told."""
 _LOG_TEXT_MAX: Final = 1 << 16
 """Characters of a line of the log, so that no trace fills the pipe."""
 
@@ -46,7 +48,8 @@ class WorkerPipe:
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._lock = threading.Lock()
+        # reentrant: a collection of garbage in `send` may log
+        self._lock = threading.RLock()
         self._numbers = itertools.count(1)
         self._answers: dict[int, Future[Any]] = {}
         self.commands: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
@@ -147,6 +150,7 @@ class PipeReports:
     ) -> None:
         """Report the state of the connector."""
         del name
+        trace = trace and trace[:_TRACE_MAX]
         self._pipe.send(
             type="connector_state", run=self.run, state=state.value, trace=trace, version=version
         )
@@ -155,6 +159,7 @@ class PipeReports:
         self, task: ConnectorTaskId, state: RunState, trace: str | None, version: str | None
     ) -> None:
         """Report the state of a task."""
+        trace = trace and trace[:_TRACE_MAX]
         self._pipe.send(
             type="task_state", task=task.task, state=state.value, trace=trace, version=version
         )
@@ -197,7 +202,6 @@ class PipeLog(logging.Handler):
             logger=record.name,
             text=text,
             context=connector_context(),
-            created=record.created,
         )
 
 

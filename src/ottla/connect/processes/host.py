@@ -19,7 +19,8 @@ import sys
 import threading
 import time
 from collections import deque
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -45,6 +46,9 @@ log = logging.getLogger("ottla.connect")
 _READ_BYTES: Final = 1 << 16
 _LINE_BYTES: Final = 8192
 """Longest line that a connector prints, after which it is cut."""
+_LAST_READS: Final = 64
+"""Of each pipe at the end of a process: more than it has room for. What the process has started may
+go on and print without end."""
 _LOOK_S: Final = 0.25
 """Between looks at memory: a leak of 1 GB/s gets this much further than its limit."""
 _PING_S: Final = 20.0
@@ -167,7 +171,7 @@ class ConnectorProcess:
         while (end := self._line.find(b"\n")) >= 0 or len(self._line) > _LINE_BYTES or not data:
             end = min(end if end >= 0 else len(self._line), _LINE_BYTES)
             text = self._line[:end].decode(errors="replace").rstrip("\r")
-            del self._line[: end + 1]
+            del self._line[: end + self._line.startswith(b"\n", end)]
             if text:
                 self._log("ottla.connect", logging.INFO, f"output: {text}", self._context)
             if not self._line:
@@ -195,13 +199,16 @@ class ConnectorProcess:
             self._reason = reason
             self._host.kill(self.number)
 
+    def refuse(self, reason: str) -> None:
+        """Take why the process cannot start; its end follows."""
+        log.error("%sa process cannot start: %s", self._context, reason)
+        self._reason = f"could not start: {reason}"
+
     def on_end(self, status: int | None) -> None:
         """Take the last messages, and tell how the process has ended."""
         if status is not None and self._reason is None:
-            while self._read_more():
-                pass
-        while self.read_output():
-            pass
+            all(self._read_more() for _ in range(_LAST_READS))
+        all(self.read_output() for _ in range(_LAST_READS))
         for file in (self.connection, self.output):
             self._host.ignore(file)
         self.connection.close()
@@ -337,7 +344,7 @@ class ProcessHost:
                 if pings:
                     self._pinged_s = now_s
                 for process in list(self._processes.values()):
-                    process.look(now_s, pings=pings)
+                    self._step(partial(process.look, now_s, pings=pings))
 
     @staticmethod
     def _step(step: Callable[[], None]) -> None:
@@ -374,7 +381,7 @@ class ProcessHost:
             request = server.REQUEST.pack(server.FORK, process.number)
             socket.send_fds(self._get_server(), [request], descriptors)
         except OSError as error:
-            log.error("a connector's process cannot start: %s", error)  # noqa: TRY400
+            process.refuse(str(error))
             self._end(process.number, None)
         finally:
             process.child_connection.close()
@@ -383,8 +390,9 @@ class ProcessHost:
     def _get_server(self) -> socket.socket:
         """Return the server's socket; the server starts with the first process."""
         if self._server is None:
-            self._server, other = socket.socketpair()
-            with other:
+            own, other = socket.socketpair()
+            with other, ExitStack() as failing:
+                failing.callback(own.close)
                 number = str(other.fileno())
                 # no settings: other users can read arguments
                 self._server_process = subprocess.Popen(  # noqa: S603 - this interpreter
@@ -393,7 +401,10 @@ class ProcessHost:
                     pass_fds=[other.fileno()],
                     start_new_session=True,  # Ctrl-C is for the worker, which stops connectors
                 )
-            self.watch(self._server, selectors.EVENT_READ, self._on_reply)
+                failing.pop_all()
+            # not before: without a process the next start tries again
+            self._server = own
+            self.watch(own, selectors.EVENT_READ, self._on_reply)
         return self._server
 
     def _on_reply(self, _mask: int) -> None:
@@ -415,7 +426,11 @@ class ProcessHost:
             if kind == server.ENDED:
                 self._end(number, value)
             elif number in self._processes:
-                self._processes[number].process_id = value
+                if kind == server.REFUSED:
+                    self._processes[number].refuse(os.strerror(value))
+                    self._end(number, None)
+                else:
+                    self._processes[number].process_id = value
 
     def _end(self, number: int, status: int | None) -> None:
         process = self._processes.pop(number, None)

@@ -224,7 +224,7 @@ class _Process:
         self._process = runtime.host.start(f"[{name}|worker] ", limit_mb, self)
         loggers = [logging.getLogger()] + [
             it
-            for it in logging.Logger.manager.loggerDict.values()
+            for it in list(logging.Logger.manager.loggerDict.values())  # other threads add some
             if isinstance(it, logging.Logger)
         ]
         self.send(
@@ -332,7 +332,10 @@ class _Process:
                 answer["is_file"] = isinstance(error, OSError)
                 if isinstance(error, KafkaError):
                     answer["code"] = int(error.code)
-            self.send(**answer)
+            try:
+                self.send(**answer)
+            except ValueError as error:  # of a size that no message has; the task waits for one
+                self.send(type="answer", id=message["id"], error=str(error), is_file=False)
 
     def on_end(self, reason: str) -> None:
         """Fail what has run in the process."""

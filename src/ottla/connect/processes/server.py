@@ -23,11 +23,13 @@ from typing import Any, Final, NamedTuple
 REQUEST: Final = struct.Struct("!cI")
 """FORK or KILL, and the number that the worker gives a process."""
 REPLY: Final = struct.Struct("!cIi")
-"""STARTED with the process id, or ENDED with the status as of `os.waitpid`; after its number."""
+"""STARTED with the process id, ENDED with the status as of `os.waitpid`, or REFUSED with the errno
+of the fork; after its number."""
 FORK: Final = b"F"
 KILL: Final = b"K"
 STARTED: Final = b"S"
 ENDED: Final = b"E"
+REFUSED: Final = b"R"
 _PRELOADED: Final = (
     "ottla.connect.processes.child",
     "ottla.connect.converters.json",
@@ -90,7 +92,11 @@ class ConnectorForks:
         return None
 
     def _fork(self, number: int, descriptors: list[int]) -> Fork | None:
-        process_id = os.fork()
+        try:
+            process_id = os.fork()
+        except OSError as error:  # no memory, or no more processes: those that run go on
+            self._reply(REFUSED, number, error.errno or 0)
+            process_id = -1
         if process_id == 0:
             self._connection.close()
             signal.set_wakeup_fd(-1)
@@ -98,11 +104,14 @@ class ConnectorForks:
             for own in (self._wakeups, self._wakeup):
                 os.close(own)
             os.setsid()  # what the connector starts ends with it
+            for received in descriptors:
+                os.set_inheritable(received, False)  # programs that the connector starts need none
             return Fork(socket.socket(fileno=descriptors[0]), descriptors[1])
         for descriptor in descriptors:
             os.close(descriptor)
-        self._ids[number] = process_id
-        self._reply(STARTED, number, process_id)
+        if process_id > 0:
+            self._ids[number] = process_id
+            self._reply(STARTED, number, process_id)
         return None
 
     def _kill(self, number: int) -> None:
