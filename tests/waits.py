@@ -27,6 +27,16 @@ def wait_for(condition: Callable[[], T], limit_s: float = WAIT_S, problem: str =
     return answer
 
 
+def read_records(consumer: Consumer, count: int = 1) -> list[ConsumerRecord]:
+    """Return the records of polls until they are so many, or more."""
+    records: list[ConsumerRecord] = []
+    deadline_s = time.monotonic() + WAIT_S
+    while len(records) < count:
+        records += consumer.poll(0.5)
+        assert time.monotonic() < deadline_s, (len(records), count)
+    return records
+
+
 def read_to_end(consumer: Consumer) -> list[ConsumerRecord]:
     """Return the records up to the ends that its partitions have once they are assigned.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from concurrent.futures import wait
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -24,7 +23,7 @@ from ottla.connect.runtime.standalone import Standalone
 from ottla.connect.runtime.state import ConnectorTaskId, RunState, TargetState
 from ottla.connect.runtime.tasks import TaskControl
 from ottla.connect.runtime.tolerance import ErrorHandler, Tolerance
-from tests.waits import WAIT_S
+from tests.waits import WAIT_S, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -82,6 +81,7 @@ class Lines(SourceTask):
     def __init__(self, *values: str) -> None:
         """Take the values."""
         self.values, self.stops, self.committed = values, 0, list[Any]()
+        self.stop_has_ended = False
         self.stopped, self.hangs = threading.Event(), threading.Event()
         self.hangs.set()
 
@@ -106,7 +106,8 @@ class Lines(SourceTask):
         """Count, and end `poll`; may hang first."""
         self.stops += 1
         self.stopped.set()
-        self.hangs.wait(WAIT_S)
+        self.hangs.wait(3 * WAIT_S)
+        self.stop_has_ended = True
 
 
 def loop_of(task: Lines, *, tolerates: bool = False) -> tuple[SourceLoop, TaskControl, Store]:
@@ -171,8 +172,7 @@ def test_a_refused_record_that_is_tolerated_is_passed() -> None:
     loop, control, store = loop_of(task, tolerates=True)
     thread = threading.Thread(target=loop.run, args=({},))
     thread.start()
-    while len(task.committed) < 3:
-        time.sleep(0.01)
+    wait_for(lambda: len(task.committed) >= 3)
     control.stop()
     thread.join(WAIT_S)
     assert task.committed == [("a", 7), ("bad", None), ("c", 7)]
@@ -186,13 +186,10 @@ def test_a_stop_comes_once_and_holds_nobody_up() -> None:
     loop, control, store = loop_of(task)
     thread = threading.Thread(target=loop.run, args=({},))
     thread.start()
-    while not task.committed:
-        time.sleep(0.01)
-    start_s = time.monotonic()
+    wait_for(lambda: task.committed)
     control.stop()
-    while not store.offsets:
-        time.sleep(0.01)
-    assert time.monotonic() - start_s < 5
+    wait_for(lambda: store.offsets)
+    assert not task.stop_has_ended
     task.hangs.set()
     thread.join(WAIT_S)
     assert not thread.is_alive()
@@ -432,9 +429,7 @@ def test_a_pause_stores_the_offsets_of_what_is_written() -> None:
     task.poll = poll  # type: ignore[method-assign] # pauses
     thread = threading.Thread(target=loop.run, args=({},))
     thread.start()
-    end_s = time.monotonic() + WAIT_S
-    while not store.offsets and time.monotonic() < end_s:
-        time.sleep(0.01)
+    wait_for(lambda: store.offsets)
     assert store.offsets == [{"at": 1}]
     control.stop()
     thread.join(WAIT_S)

@@ -19,6 +19,7 @@ from examples import (
     metric_pipeline,
     worker,
 )
+from tests.waits import read_records
 
 if TYPE_CHECKING:
     from ottla.testing import Kafka, KafkaFactory
@@ -26,11 +27,8 @@ if TYPE_CHECKING:
 
 def consume(kafka: Kafka, topic: str, count: int) -> list[bytes]:
     """Return the first values of a topic."""
-    found: list[bytes] = []
     with kafka.consumer(topic, group=kafka.group("test")) as consumer:
-        while len(found) < count:
-            found += [record.value for record in consumer.poll(1.0)]
-    return found
+        return [record.value or b"" for record in read_records(consumer, count)]
 
 
 def test_clients(kafka_cluster: KafkaFactory, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ from collections import defaultdict
 from typing import Any
 
 from ottla import Consumer, TopicPartition
+from tests.waits import read_records
 
 
 def latest(bootstrap: str, topic: str, count: int) -> dict[str, Any]:
@@ -17,9 +18,7 @@ def latest(bootstrap: str, topic: str, count: int) -> dict[str, Any]:
         isolation_level="read_committed",
     ) as consumer:
         consumer.assign([TopicPartition(topic, 0), TopicPartition(topic, 1)])
-        found: list[Any] = []
-        while len(found) < count:
-            found += consumer.poll(1.0)
+        found = read_records(consumer, count)
         assert len(found) == count
     return {str(one.key, "utf-8"): one.value for one in found}
 

@@ -33,6 +33,7 @@ from ottla.spark.writing import FrameColumns, FrameWriter  # noqa: E402
 from ottla.tables.arrow import LAST_MS  # noqa: E402
 from ottla.testing.cluster import Cluster  # noqa: E402
 from ottla.types import TopicPartition  # noqa: E402
+from tests.waits import read_records  # noqa: E402
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -759,7 +760,5 @@ def test_the_sink_is_read_by_an_ordinary_consumer(node: Node) -> None:
     write(node, frame, KEY_VALUE, topic="plain")
     with Consumer(bootstrap_servers=node.bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign([TopicPartition("plain", 0)])
-        found: list[bytes] = []
-        while len(found) < 1000:
-            found += [record.value for record in consumer.poll(timeout=5.0)]
-    assert found == values
+        found = read_records(consumer, 1000)
+    assert [record.value for record in found] == values

@@ -13,7 +13,7 @@ from ottla.cli.main import ottla
 from ottla.testing.cluster import Cluster
 from ottla.testing.kafka import Kafka
 from tests.cli.running import run
-from tests.waits import wait_for
+from tests.waits import read_records, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,8 +28,7 @@ def cluster() -> Iterator[Cluster]:
         topic = kafka.topic(partitions=2, name="orders")
         topic.produce(["one", "two"])
         with kafka.consumer(topic, group="billing") as consumer:
-            while not consumer.poll(1.0):
-                pass
+            read_records(consumer)
             consumer.commit()
         kafka.close()
         yield running

@@ -32,7 +32,7 @@ from ottla.storage.directories.loader import DirectoryLoader
 from ottla.testing.cluster import TEST_DEFAULTS, Cluster
 from ottla.testing.errors import ClusterError
 from tests.server.security.certificates import Authority
-from tests.waits import wait_for
+from tests.waits import read_records, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -172,9 +172,7 @@ def test_bytes_and_requests_are_counted(cluster: Cluster) -> None:
         bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest"
     ) as consumer:
         consumer.assign([ottla.TopicPartition("busy", 0)])
-        records = consumer.poll(10.0)
-        while len(records) < 3:
-            records += consumer.poll(10.0)
+        read_records(consumer, 3)
     found = scrape(cluster)
     place = labels(topic="busy")
 

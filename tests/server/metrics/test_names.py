@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import ottla
 from ottla.testing.cluster import Cluster
 from tests.server.remote.test_tier import settings_of
+from tests.waits import read_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -150,8 +151,7 @@ def served(spelling: str, **settings: object) -> set[str]:
             bootstrap_servers=cluster.bootstrap, group_id="group", auto_offset_reset="earliest"
         ) as consumer:
             consumer.subscribe(["topic"])
-            while not consumer.poll(1.0):
-                pass
+            read_records(consumer)
             consumer.commit()
             with urllib.request.urlopen(cluster.metrics_url, timeout=60) as answer:
                 text = answer.read().decode()

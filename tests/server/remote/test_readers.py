@@ -12,7 +12,7 @@ from ottla import TopicPartition
 from ottla.testing import Cluster
 from tests.server.metrics.test_shares import scraped
 from tests.server.remote.test_tier import TIERED, settings_of, until_copied
-from tests.waits import WAIT_S, wait_for
+from tests.waits import WAIT_S, read_records, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,11 +72,7 @@ def test_a_consumer_sees_what_is_committed(cluster: Cluster) -> None:
             isolation_level=isolation,
         ) as consumer:
             consumer.assign([partition])
-            values: list[bytes] = []
-            end = time.monotonic() + WAIT_S
-            while len(values) < count:
-                assert time.monotonic() < end, len(values)
-                values += [record.value[:6] for record in consumer.poll(0.5) if record.value]
+            values = [record.value[:6] for record in read_records(consumer, count) if record.value]
             assert consumer.poll(0.2) == []
         assert values == COMMITTED if count == 1500 else len(values) == count
 
@@ -105,8 +101,7 @@ def test_reads_of_the_tier_are_counted(cluster: Cluster) -> None:
         bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest"
     ) as consumer:
         consumer.assign([TopicPartition("t", 0)])
-        while not consumer.poll(0.5):
-            pass
+        read_records(consumer)
     found = scraped(cluster)
     traffic = "kafka_server_brokertopicmetrics_remotefetch"
     assert found[f"{traffic}requests_total"] >= 1

@@ -17,8 +17,7 @@ with Cluster(config={"metrics.listener": "127.0.0.1:0"}) as cluster:
     reset = "earliest"
     with ottla.Consumer(bootstrap_servers=cluster.bootstrap, auto_offset_reset=reset) as consumer:
         consumer.assign([at])
-        while not consumer.poll(0.5):
-            pass
+        assert consumer.poll(60.0)
     assert cluster.run(lambda node: (node.remote_logs, node.broker.remote_reader)) == (None, None)
     homes = ("ottla.server.remote.", "ottla.storage.remote.")
     print([name for name in sys.modules if name.startswith(homes)])

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import ottla
 from ottla.testing import Cluster
-from tests.waits import WAIT_S
+from tests.waits import WAIT_S, read_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -79,15 +79,10 @@ def fill(cluster: Cluster) -> None:
 
 def read_all(cluster: Cluster) -> list[bytes]:
     """Read the partition from its start, as far as records of `fill` go."""
-    values: list[bytes] = []
     with ottla.Consumer(bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as one:
         one.assign([ottla.TopicPartition("t", 0)])
         one.seek_to_beginning(ottla.TopicPartition("t", 0))
-        end = time.monotonic() + WAIT_S
-        while len(values) < RECORDS:
-            assert time.monotonic() < end, len(values)
-            values += [record.value or b"" for record in one.poll(0.2)]
-    return values
+        return [record.value or b"" for record in read_records(one, RECORDS)]
 
 
 def copied(tier: Path) -> list[Path]:

@@ -34,7 +34,7 @@ from tests.server.requests.untrusted_clients import (
     joined,
     produce,
 )
-from tests.waits import WAIT_S
+from tests.waits import WAIT_S, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -260,8 +260,7 @@ def test_a_client_that_leaves_is_no_error(
     peer.close()
     gate.opened.set()
     witness = Peer(cluster.bootstrap)
-    while not values(witness, topic):
-        assert witness.is_served()
+    wait_for(lambda: values(witness, topic))
     assert len(values(witness, topic)) == 3
 
 

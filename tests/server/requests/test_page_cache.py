@@ -10,6 +10,7 @@ from ottla import Consumer, Producer, TopicPartition
 from ottla.server.requests import page_cache
 from ottla.server.system.files import RealFile
 from ottla.types import FileSlice
+from tests.waits import read_records
 
 if TYPE_CHECKING:
     import pytest
@@ -36,9 +37,7 @@ def test_cold_records_are_read_by_a_worker_and_arrive(
     monkeypatch.setattr(page_cache, "_read", noted)
     with Consumer(bootstrap_servers=kafka.bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign([TopicPartition(topic, 0), TopicPartition(topic, 1)])
-        values: list[bytes] = []
-        while len(values) < 400:
-            values += [record.value for record in consumer.poll(timeout=5)]
+        values = [record.value or b"" for record in read_records(consumer, 400)]
     assert sorted(values) == sorted(b"%d" % number * 50 for number in range(400))
     assert readers
     assert all(name.startswith("ottla-worker") for name in readers)

@@ -28,7 +28,7 @@ from ottla.server.requests.api import handles, served_apis
 from ottla.server.requests.rights import text_of
 from ottla.testing.cluster import Cluster
 from tests.server.requests.untrusted_clients import Peer
-from tests.waits import WAIT_S, wait_for
+from tests.waits import WAIT_S, read_records, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -186,10 +186,7 @@ def test_records_need_a_right(cluster: Cluster, admins: dict[str, Admin]) -> Non
     assert caught.value.code is ErrorCode.GROUP_AUTHORIZATION_FAILED
     allow(root, (GROUP, "g", Operation.READ), user="bob")
     with Consumer("records", group_id="g", auto_offset_reset="earliest", **bob) as consumer:
-        found: list[Any] = []
-        while not found:
-            found += consumer.poll(timeout=1)
-        assert [one.value for one in found] == [b"a"]
+        assert [record.value for record in read_records(consumer)] == [b"a"]
         root.delete_acls([ANY_ACL._replace(principal="User:bob", resource_type=TOPIC)])
         with pytest.raises(KafkaError) as caught:  # noqa: PT012 - one of several polls
             for _ in range(100):

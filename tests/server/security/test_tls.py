@@ -19,7 +19,7 @@ from ottla.errors import KafkaError, SslAuthenticationError
 from ottla.testing.cluster import Cluster
 from tests.server.security.certificates import PASSWORD, Authority
 from tests.soaks import with_soaks
-from tests.waits import WAIT_S, wait_for
+from tests.waits import WAIT_S, read_records, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,10 +106,8 @@ def test_records_pass_through_tls(cluster: Cluster, stores: Path) -> None:
     with Consumer(
         "encrypted", group_id="tls", **settings, auto_offset_reset="earliest"
     ) as consumer:
-        found: list[bytes | None] = []
-        while len(found) < len(values):
-            found += [record.value for record in consumer.poll(timeout=WAIT_S)]
-    assert found == values
+        found = read_records(consumer, len(values))
+    assert [record.value for record in found] == values
 
 
 def principal_of(cluster: Cluster, listener: str) -> set[str]:
