@@ -546,6 +546,26 @@ def test_time_zones_of_columns_without_one(server: Server) -> None:
     assert server.sql("SELECT DISTINCT ts FROM zones") == [(dt.datetime(2024, 7, 1, 12),)]  # noqa: DTZ001
 
 
+@pytest.mark.parametrize("server", REAL[1:], indirect=True)
+def test_zero_dates_of_mariadb_are_null(server: Server) -> None:
+    """Where a column may be null; else the error names the column."""
+    server.sql("CREATE TABLE days (id int NOT NULL, d date, ts datetime, at timestamp NULL)")
+    server.sql(
+        "SET sql_mode='';\nINSERT INTO days VALUES (1, '0000-00-00', '0000-00-00', '0000-00-00')"
+    )
+    task = source_task(server, SourceContext(), {})
+    (read,) = drain(task, 1)
+    task.stop()
+    assert read.value.values == [1, None, None, None]
+    read.value.validate()
+    server.sql("DROP TABLE days;\nCREATE TABLE days (id int, d date NOT NULL)")
+    server.sql("SET sql_mode='';\nINSERT INTO days VALUES (1, '0000-00-00')")
+    task = source_task(server, SourceContext(), {})
+    with pytest.raises(DataException, match="Column d has the date 0000-00-00, which no calendar"):
+        task.poll()
+    task.stop()
+
+
 @pytest.mark.parametrize("server", REAL, indirect=True)
 def test_a_number_that_is_no_decimal_fails_the_task(server: Server) -> None:
     """NaN has no counterpart; the error names the column."""

@@ -102,6 +102,8 @@ class Database(ABC):
     has_schemas: ClassVar[bool] = True
     ignores_case: ClassVar[bool] = False
     """Whether names of columns that differ in case are the same."""
+    has_zero_dates: ClassVar[bool] = False
+    """Whether columns may have dates that no calendar has, which come as texts."""
     types: ClassVar[Mapping[SchemaType | str, str]]
     """The types of new columns."""
 

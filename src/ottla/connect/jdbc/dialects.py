@@ -203,6 +203,7 @@ class MariaDb(Database):
     quote_mark: ClassVar[str] = "`"
     ignores_case: ClassVar[bool] = True
     name_bytes_max: ClassVar[int] = 64 * 4  # 64 characters, which the server refuses to exceed
+    has_zero_dates: ClassVar[bool] = True
     types: ClassVar[Mapping[SchemaType | str, str]] = {
         _T.INT8: "TINYINT", _T.INT16: "SMALLINT", _T.INT32: "INT", _T.INT64: "BIGINT",
         _T.FLOAT32: "FLOAT", _T.FLOAT64: "DOUBLE", _T.BOOLEAN: "TINYINT",

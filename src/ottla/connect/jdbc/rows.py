@@ -26,6 +26,8 @@ _OPEN_SCALE: Final = 38
 """Digits after the point of columns that set none: as many as a column of MariaDB takes."""
 _EXACT: Final = decimal.Context(prec=2000, traps=[decimal.Inexact, decimal.InvalidOperation])
 _MICROSECOND: Final = dt.timedelta(microseconds=1)
+_ZERO_DATE: Final = "0000-00-00"
+"""MariaDB's date that stands for none; its columns have it by default where they are NOT NULL."""
 EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -52,7 +54,7 @@ class RowMapping:
         self._numeric: str = values["numeric.mapping"]
         if self._numeric == "none" and values["numeric.precision.mapping"]:
             self._numeric = "precision_only"
-        never_null = set(required)
+        self._never_null = never_null = set(required)
         fields: list[tuple[str, Schema]] = []
         self._conversions: list[tuple[int, Callable[[Any], Any] | None]] = []
         self._required = [index for index, it in enumerate(columns) if it.name in never_null]
@@ -85,10 +87,11 @@ class RowMapping:
         if kind == "decimal":
             return self._decimal(column)
         if kind == "date":
-            return data.DATE, _to_date
+            return data.DATE, self._of_calendar(column, _to_date)
         if kind == "time":
             return data.TIME, _to_time
-        return self._timestamp()
+        schema, conversion = self._timestamp()
+        return schema, self._of_calendar(column, conversion)
 
     def _decimal(self, column: ResultColumn) -> tuple[Schema, Callable[[Any], Any]]:
         digits, scale, mapping = column.precision, column.scale, self._numeric
@@ -124,6 +127,27 @@ class RowMapping:
         if self._granularity.endswith("long"):
             return data.INT64, lambda value: micros_of(moment(value)) * factor
         return data.STRING, lambda value: str(micros_of(moment(value)) * factor)
+
+    def _of_calendar(
+        self, column: ResultColumn, conversion: Callable[[Any], Any]
+    ) -> Callable[[Any], Any]:
+        """Return a conversion that also takes the dates of MariaDB that no calendar has."""
+        if not self._database.has_zero_dates:
+            return conversion
+        is_required = column.name in self._never_null
+
+        def convert(value: Any) -> Any:
+            if not isinstance(value, str):
+                return conversion(value)
+            # PyMySQL leaves as a text what is no date of Python
+            if value.startswith(_ZERO_DATE) and not is_required:
+                return None
+            raise DataException(
+                f"Column {column.name} has the date {value}, which no calendar has; correct it, or "
+                "read NULL by a query or a view"
+            )
+
+        return convert
 
     def has_new_null(self, rows: Iterable[Sequence[Any]]) -> bool:
         """Whether a column that was never null is null in a row, as its table was altered."""
