@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ottla.config.checks import at_least, one_of, one_of_any_case
+from ottla.config.checks import NON_EMPTY, Range, at_least, one_of, one_of_any_case
 from ottla.config.definition import (
     HIGH,
     LOW,
@@ -58,6 +58,14 @@ class NoControlCharacters:
     def __str__(self) -> str:
         """Describe the values."""
         return "non-empty string without ISO control characters"
+
+
+class _NullableRange(Range):
+    """A number that may be missing."""
+
+    def reason(self, name: str, value: object) -> str | None:
+        """Compare with the bound."""
+        return None if value is None else super().reason(name, value)
 
 
 class _Setting(NamedTuple):
@@ -242,23 +250,40 @@ def _source() -> ConfigDefinitions:
     form.group(EXACTLY_ONCE)
     form.add(_Setting(
         "exactly.once.support", text, "requested", MEDIUM, _SHORT, "Exactly once support",
-        "Permitted values are requested, required.", one_of_any_case("REQUESTED", "REQUIRED"),
+        'Permitted values are requested, required. If set to "required", forces a preflight check '
+        "for the connector to ensure that it can provide exactly-once semantics with the given "
+        "configuration. Some connectors may be capable of providing exactly-once semantics but not "
+        "signal to Connect that they support this; in that case, documentation for the connector "
+        "should be consulted carefully before creating it, and the value for this property should "
+        'be set to "requested". Additionally, if the value is set to "required" but the worker '
+        "that performs preflight validation does not have exactly-once support enabled for source "
+        "connectors, requests to create or validate the connector will fail.",
+        one_of_any_case("REQUESTED", "REQUIRED"),
     ))  # fmt: skip
     form.add(_Setting(
         "transaction.boundary", text, "poll", MEDIUM, _SHORT, "Transaction Boundary",
-        "Permitted values are: poll, interval, connector.",
+        "Permitted values are: poll, interval, connector. If set to 'poll', a new producer "
+        "transaction will be started and committed for every batch of records that each task from "
+        "this connector provides to Connect. If set to 'connector', relies on connector-defined "
+        "transaction boundaries; note that not all connectors are capable of defining their own "
+        "transaction boundaries, and in that case, attempts to instantiate a connector with this "
+        "value will fail. Finally, if set to 'interval', commits transactions only after a "
+        "user-defined time interval has passed.",
         one_of_any_case("POLL", "INTERVAL", "CONNECTOR"),
     ))  # fmt: skip
     form.add(_Setting(
         "transaction.boundary.interval.ms", Type.LONG, None, LOW, _SHORT,
         "Transaction boundary interval",
         "If 'transaction.boundary' is set to 'interval', determines the interval for producer "
-        "transaction commits by connector tasks.",
+        "transaction commits by connector tasks. If unset, defaults to the value of the "
+        "worker-level 'offset.flush.interval.ms' property. It has no effect if a different "
+        "transaction.boundary is specified.",
+        _NullableRange(0),
     ))  # fmt: skip
     form.group("offsets.topic", 0)
     form.add(_Setting(
         "offsets.storage.topic", text, None, LOW, _LONG, "Offsets topic",
-        "The name of a separate offsets topic to use for this connector.",
+        "The name of a separate offsets topic to use for this connector.", NON_EMPTY,
     ))  # fmt: skip
     return form.definitions
 

@@ -43,7 +43,7 @@ from ottla.connect.runtime.herder import WriteConfig, WriteStatus
 from ottla.connect.runtime.metrics import RebalanceMetrics
 from ottla.connect.runtime.offset_topic import OffsetTopic, TopicOffsets
 from ottla.connect.runtime.standalone import CONNECTORS, HerderThread
-from ottla.connect.runtime.validation import connector_type
+from ottla.connect.runtime.validation import GroupRules, connector_type
 from ottla.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -98,6 +98,7 @@ class Distributed(HerderThread):
         self._is_stopping = False
         self._due_s = self._key_due_s = 0.0
         self._member: ConnectMember | None = None
+        self._group_rules = GroupRules(values["group.id"], has_exactly_once=False)
         store = TopicOffsets(OffsetTopic(self._topics.thread, self._topics.offsets))
         super().__init__(settings, values, plugins, store, herder)
         self._topics.start()

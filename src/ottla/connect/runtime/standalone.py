@@ -36,6 +36,7 @@ from ottla.connect.runtime.sink_offsets import SinkOffsets
 from ottla.connect.runtime.state import ConnectorTaskId, RunState
 from ottla.connect.runtime.tolerance import trace_of
 from ottla.connect.runtime.validation import (
+    GroupRules,
     connector_type,
     find_connector,
     plugin_settings,
@@ -98,6 +99,9 @@ CONNECTORS = (
 
 class HerderThread:
     """One worker; requests and reports run on its thread, one after the other."""
+
+    _group_rules: GroupRules | None = None
+    """Of a worker in a group."""
 
     def __init__(
         self,
@@ -285,7 +289,8 @@ class HerderThread:
 
     def _validate(self, config: Mapping[str, str]) -> dict[str, Any]:
         """Validate the values of references; the answer has the references."""
-        infos = validate(self.plugins, self._secrets.resolve(config), self._overrides)
+        resolved = self._secrets.resolve(config)
+        infos = validate(self.plugins, resolved, self._overrides, self._group_rules)
         return self._secrets.conceal_answer(infos, config)
 
     def plugin_settings(self, name: str) -> Future[list[dict[str, Any]]]:

@@ -6,30 +6,60 @@ Kafka: org.apache.kafka.connect.runtime.AbstractHerder.validateConnectorConfig, 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.config.definition import ConfigDefinitions, ConfigValue, Key, Type
 from ottla.config.secret import Secret
+from ottla.connect.connector import ExactlyOnceSupport
 from ottla.connect.errors import BadRequestException, ConnectException, NotFoundException
 from ottla.connect.runtime.pipeline import names_of
 from ottla.connect.settings import OWN, PREDICATES, SINK, SOURCE, TRANSFORMS, OverridePolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from ottla.connect.connector import SourceConnector
     from ottla.connect.plugins import Plugin, Plugins
 
 log = logging.getLogger("ottla.connect")
 _HIDDEN: Final = "[hidden]"
 _ANY_OVERRIDE: Final = OverridePolicy()
+_UNKNOWN_SUPPORT: Final = (
+    "The connector does not implement the API required for preflight validation of exactly-once "
+    "source support. Please consult the documentation for the connector to determine whether it "
+    "supports exactly-once semantics, and then consider reconfiguring the connector to use the "
+    'value "requested" for this property (which will disable this preflight check and allow the '
+    "connector to be created)."
+)
+_UNSUPPORTED: Final = (
+    "The connector does not support exactly-once semantics with the provided configuration."
+)
+_NO_BOUNDARIES: Final = (
+    "The connector does not support connector-defined transaction boundaries with the given "
+    "configuration. Please reconfigure it to use a different transaction boundary definition."
+)
 _REFUSED: Final[dict[str, Any]] = {"value": None, "recommended_values": [], "visible": True}
 """A refused setting of a client, without its value: it may be a secret."""
 
 
+class GroupRules(NamedTuple):
+    """The settings of a group of workers that limit its connectors."""
+
+    group_id: str
+    has_exactly_once: bool
+    """Whether exactly.once.source.support is enabled."""
+
+
 def validate(
-    plugins: Plugins, config: Mapping[str, str], policy: OverridePolicy = _ANY_OVERRIDE
+    plugins: Plugins,
+    config: Mapping[str, str],
+    policy: OverridePolicy = _ANY_OVERRIDE,
+    group: GroupRules | None = None,
 ) -> dict[str, Any]:
-    """Return what is right and wrong with a configuration; BadRequestException without a class."""
+    """Return what is right and wrong with a configuration; BadRequestException without a class.
+
+    Kafka's standalone worker, which has no group, does not check exactly.once.support.
+    """
     plugin = find_connector(plugins, config)
     connector = plugin.create()
     own: ConfigDefinitions = connector.definitions
@@ -43,6 +73,8 @@ def validate(
         by_name[name].errors.append(text)
     if plugin.type == "sink":
         _check_topics(by_name, config)
+    elif group is not None:
+        _check_exactly_once(by_name, config, connector, group)
     known = {**own.keys, **enriched.keys}
     values += [it for it in connector.validate(config) if it.name not in by_name]
     infos = [_info(known.get(it.name), it) for it in values]
@@ -163,6 +195,44 @@ def _check_topics(values: Mapping[str, ConfigValue], config: Mapping[str, str]) 
             f"The DLQ topic '{letters}' may not be included in the list of topics "
             f"('topics=[{listed}]') consumed by the connector"
         )
+
+
+def _check_exactly_once(
+    values: Mapping[str, ConfigValue],
+    config: Mapping[str, str],
+    connector: SourceConnector,
+    group: GroupRules,
+) -> None:
+    """Check what a group and a source can do against what its configuration requires (KIP-618)."""
+    support, boundary = values["exactly.once.support"], values["transaction.boundary"]
+    if not support.errors and str(support.value).strip().lower() == "required":
+        if not group.has_exactly_once:
+            support.errors.append("This worker does not have exactly-once source support enabled.")
+        _add_error(support, lambda: _support_error(connector.exactly_once_support(config)))
+    if not boundary.errors and str(boundary.value).strip().lower() == "connector":
+        _add_error(
+            boundary,
+            lambda: None if connector.can_define_transaction_boundaries(config) else _NO_BOUNDARIES,
+        )
+
+
+def _support_error(support: ExactlyOnceSupport | None) -> str | None:
+    if support is None:
+        return _UNKNOWN_SUPPORT
+    return None if support is ExactlyOnceSupport.SUPPORTED else _UNSUPPORTED
+
+
+def _add_error(value: ConfigValue, check: Callable[[], str | None]) -> None:
+    """Add the error that a check by the connector returns; one that it raises is an error, too."""
+    try:
+        text = check()
+    except Exception as error:
+        log.exception("Failed while validating %s", value.name)
+        reason = str(error).strip()
+        details = f": {reason}" if reason else "; please see the worker logs for more details."
+        text = f"An unexpected error occurred during validation{details}"
+    if text is not None:
+        value.errors.append(text)
 
 
 def plugin_settings(plugins: Plugins, name: str) -> list[dict[str, Any]]:
