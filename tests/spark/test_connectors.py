@@ -13,7 +13,9 @@ import pytest
 
 from examples import connect_pipeline
 from ottla import Admin, Consumer, TopicPartition
+from ottla.connect.generator.source import Generator
 from ottla.streams import Streams
+from ottla.testing.connect import collect
 from tests.connect.test_simple import Numbers
 from tests.connect.test_standalone import Rest
 from tests.spark.marks import SPARK_WARNINGS
@@ -136,6 +138,34 @@ def test_a_source_in_python_goes_on_where_it_was(
         found = values(node.bootstrap, "counted")
         assert sorted(it["n"] for it in found) == list(range(count))
         assert {it["source"] for it in found} == {"spark"}
+
+
+def test_made_up_records_go_on_with_their_sequence(
+    spark: SparkSession, node: Cluster, tmp_path: Path
+) -> None:
+    """The generator's two tasks, with a restart: the records of an uninterrupted run, each once."""
+    del spark
+    with Admin(bootstrap_servers=node.bootstrap) as admin:
+        admin.create_topic("made", partitions=2)
+    config = {
+        "connector.class": "Datagen",
+        "kafka.topic": "made",
+        "quickstart": "orders",
+        "max.interval": "0",
+        "tasks.max": "2",
+        "ottla.runtime": "spark",
+    }
+    for count in (300, 700):
+        settings = config | {"iterations": str(count)}
+        worker = Worker(node.bootstrap, tmp_path)
+        worker.put("g", **settings)
+        worker.wait("g", lambda: len(values(node.bootstrap, "made")) >= 2 * count)  # noqa: B023
+        worker.close()
+        expected = [it.value for it in collect(Generator, settings, limit=2 * count + 1)]
+        names = ("orderid", "itemid", "orderunits")
+        assert sorted(
+            tuple(it[name] for name in names) for it in values(node.bootstrap, "made")
+        ) == (sorted(tuple(it[name] for name in names) for it in expected))
 
 
 def test_a_table_is_read_by_its_growing_column(
