@@ -171,7 +171,10 @@ def test_made_up_records_go_on_with_their_sequence(
 def test_a_table_is_read_by_its_growing_column(
     spark: SparkSession, node: Cluster, worker: Worker, tmp_path: Path
 ) -> None:
-    """Rows of a database by JDBC, whose driver comes with Spark; a restart doubles none."""
+    """Rows of a database by JDBC, whose driver comes with Spark; a restart doubles none.
+
+    Rows without a value of the column are passed over, a whole batch of them, too.
+    """
     options = {
         "url": f"jdbc:derby:{tmp_path / 'db'};create=true",
         "driver": "org.apache.derby.jdbc.EmbeddedDriver",
@@ -193,6 +196,8 @@ def test_a_table_is_read_by_its_growing_column(
     }
     with Admin(bootstrap_servers=node.bootstrap) as admin:
         admin.create_topic("orders", partitions=2)
+    without = spark.range(40).selectExpr("CAST(NULL AS BIGINT) AS ID", "'never read' AS ITEM")
+    without.write.format("jdbc").options(**options).mode("append").save()
     insert(0, 100)
     worker.put("jdbc", **config)
     worker.wait("jdbc", lambda: len(values(node.bootstrap, "orders")) >= 100)

@@ -225,7 +225,9 @@ class GrowingTable:
         from pyspark.sql import functions
 
         column = self._frame[self._column]
-        new = self._frame if start is None else self._frame.where(column > functions.lit(start))
+        # rows without a value are never read: they sort first, and would fill every first batch
+        is_new = column.isNotNull() if start is None else column > functions.lit(start)
+        new = self._frame.where(is_new)
         values = new.select(column.alias("end")).orderBy("end").limit(self._limit)
         row = values.agg(functions.max("end")).first()
         end = None if row is None else row[0]
