@@ -113,19 +113,27 @@ def scraped(url: str) -> dict[str, float]:
     return {name: float(value) for name, _, value in samples}
 
 
-def test_beans_and_figures_of_both_kinds(worker: tuple[Standalone, str, Path]) -> None:
-    """Types, tags and attributes are Kafka's; records, commits and states are counted."""
+@pytest.mark.parametrize("runtime", ["thread", "process"])
+def test_beans_and_figures_of_both_kinds(
+    worker: tuple[Standalone, str, Path], runtime: str
+) -> None:
+    """Types, tags and attributes are Kafka's; figures do not depend on where a task runs."""
     running, url, directory = worker
     (directory / "in").write_text("a\nb\nc\n")
     java = "org.apache.kafka.connect.file.FileStream"
     source = {"connector.class": f"{java}SourceConnector", "file": str(directory / "in")}
     sink = {"connector.class": f"{java}SinkConnector", "file": str(directory / "out")}
-    running.put("s", {"name": "s", **source, "topic": "t"}, may_replace=False).result(30)
-    running.put("k", {"name": "k", **sink, "topics": "t"}, may_replace=False).result(30)
+    source |= {"name": "s", "topic": "t", "ottla.runtime": runtime}
+    sink |= {"name": "k", "topics": "t", "ottla.runtime": runtime}
+    running.put("s", source, may_replace=False).result(30)
+    running.put("k", sink, may_replace=False).result(30)
     of_source, of_sink = '{connector="s",task="0"}', '{connector="k",task="0"}'
     awaited = {
         f"kafka_connect_source_task_source_record_write_total{of_source}": 3,
         f"kafka_connect_sink_task_sink_record_send_total{of_sink}": 3,
+        f"kafka_connect_source_task_source_record_active_count{of_source}": 0,
+        'kafka_connect_connector_task_status{connector="s",task="0",status="running"}': 1,
+        'kafka_connect_connector_task_status{connector="k",task="0",status="running"}': 1,
     }
 
     def is_done() -> bool:
@@ -158,24 +166,6 @@ def test_beans_and_figures_of_both_kinds(worker: tuple[Standalone, str, Path]) -
     for bean in running.metrics().result(30):
         made.setdefault((bean.type, tuple(bean.tags)), set()).update(bean.attributes)
     assert made == KAFKA
-
-
-def test_a_task_in_a_process_shows_its_status(worker: tuple[Standalone, str, Path]) -> None:
-    """No figure of such a task is shown, not even a 0."""
-    running, url, directory = worker
-    (directory / "other").write_text("")
-    settings = {
-        "name": "p",
-        "connector.class": "FileStreamSource",
-        "file": str(directory / "other"),
-        "topic": "p",
-        "ottla.runtime": "process",
-    }
-    running.put("p", settings, may_replace=False).result(30)
-    status = 'kafka_connect_connector_task_status{connector="p",task="0",status="running"}'
-    until(lambda: scraped(url).get(status) == 1)
-    shown = [it for it in scraped(url) if 'connector="p",task="0"' in it]
-    assert [it for it in shown if "_status" not in it] == []
 
 
 def test_errors_are_counted() -> None:

@@ -10,7 +10,7 @@ Kafka: org.apache.kafka.common.metrics.JmxReporter.
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.metrics.families import Family, Kind, Series, label_text
@@ -50,7 +50,7 @@ def series_of(beans: Iterable[MBean]) -> Iterator[Series]:
     return (Series(family, *both) for family, both in gathered.items())
 
 
-@cache
+@lru_cache(4096)  # bounded, as a connector's process may invent names
 def family_of(domain: str, type_: str, name: str, *, is_text: bool) -> Family:
     """Name an attribute; one that ends with `-total` is a counter."""
     short = type_.removeprefix("connect-").removesuffix("-metrics")

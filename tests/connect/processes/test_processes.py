@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import math
 import os
 import random
 import signal
@@ -18,8 +19,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.connect.errors import NotFoundException
+from ottla.connect.metrics import MBean, series_of
 from ottla.connect.plugins import Plugin, Plugins
 from ottla.connect.processes import host, server
+from ottla.connect.processes.beans import decode_metrics
 from ottla.connect.processes.frames import MAX_FRAME_BYTES, MessageReader, encode_message
 from ottla.connect.processes.host import ProcessHost
 from ottla.connect.processes.runtime import ProcessRuntime
@@ -28,6 +31,7 @@ from ottla.connect.runtime.offsets import OffsetStore
 from ottla.connect.runtime.standalone import Standalone
 from ottla.connect.runtime.state import ConnectorTaskId, RunState, TargetState
 from ottla.connect.settings import STANDALONE
+from ottla.metrics.families import Exposition
 from ottla.testing.cluster import Cluster
 from tests.waits import wait_for
 
@@ -126,6 +130,42 @@ def has_ended(process_id: int) -> bool:
         return "(zombie)" in Path(f"/proc/{process_id}/status").read_text()
     except (ProcessLookupError, FileNotFoundError):
         return True
+
+
+def test_garbage_as_metrics_harms_nothing(worker: Worker) -> None:
+    """What is no bean is dropped; beans of the worker's types are those of the task alone."""
+    worker.start("c")
+    process = worker.runtime._processes["c"]
+    good = ["kafka.connect", "task-error-metrics", {"connector": "x"}, {"total-retries": 2}]
+    own: list[Any] = ["own", "Thing", {"of": "a"}, {"size": math.inf, "name": "b"}]
+    fakes: list[Any] = [
+        *(None, 7, [], "abcd", [[]], ["a", "b", {}], [1, "b", {}, {}], ["a", "b", [], []]),
+        ["a\n", "b", {}, {"x": 1}],
+        ["a", "b", {"t": "\ud800"}, {"x": 1}],
+        ["a", "b", {"t": 1}, {"x": 1}],
+        ["a", "b", {}, {"x": None}],
+        ["a", "b", {}, {"x": 10**400}],
+        ["a", "b", {}, {"x y": 1}],
+        ["a", "b", {}, {"x": "y" * 2000}],
+        ["a", "b", {}, {f"x{it}": 1 for it in range(1000)}],
+        ["kafka.connect", "connect-worker-metrics", {}, {"task-count": 9}],
+    ]
+    reports: list[Any] = [None, {}, "abc", [None], [[0]], [["0", []]], [[7, [good]]]]
+    for tasks in reports:
+        process.on_message({"type": "metrics", "tasks": tasks})
+        assert not decode_metrics(tasks).keys() & process.tasks
+    metrics = decode_metrics([[0, [*fakes, good, own]]])[0]
+    tags = {"connector": "c", "task": "0"}
+    assert metrics.beans(ConnectorTaskId("c", 0), "running") == [
+        MBean("kafka.connect", "task-error-metrics", tags, {"total-retries": 2}),
+        MBean("kafka.connect", "connector-task-metrics", tags, {"status": "running"}),
+        MBean(*own),
+    ]
+    assert list(Exposition().render(series_of(metrics.beans(ConnectorTaskId("c", 0), "running"))))
+    many = decode_metrics([[0, [own] * 5000]])[0]
+    assert len(many.beans(ConnectorTaskId("c", 0), "running")) == 1001
+    wait_for(worker.runtime.task_metrics)
+    assert worker.tasks["c-0"][-1][0] is RunState.RUNNING
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.connect.distributed.settings import DISTRIBUTED
 from ottla.connect.errors import ConnectException
 from ottla.connect.plugins import Plugin, Plugins
+from ottla.connect.processes.beans import encode_beans
 from ottla.connect.processes.frames import MessageReader, encode_message
 from ottla.connect.runtime.herder import StartTask
 from ottla.connect.runtime.log_context import connector_context, set_connector_context
@@ -36,11 +37,14 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Iterable, Mapping, Sequence
 
+log = logging.getLogger("ottla.connect")
 _READ_BYTES: Final = 1 << 16
 _TRACE_MAX: Final = 1 << 20
 """Characters of a trace: with more the failure itself could not be told."""
 _LOG_TEXT_MAX: Final = 1 << 16
 """Characters of a line of the log, so that no trace fills the pipe."""
+_METRICS_S: Final = 1.0
+"""Between two reports of metrics; a scrape shows the last one, as it waits for no process."""
 
 
 class WorkerPipe:
@@ -226,9 +230,22 @@ class ConnectorChild:
 
     def run(self) -> None:
         """Carry out commands until the one that ends the process."""
+        threading.Thread(target=self._report_metrics, name="metrics", daemon=True).start()
         while (command := self._pipe.commands.get())["type"] != "end":
             self._do(command)
         self._worker.stop(time.monotonic() + command["timeout_s"])
+
+    def _report_metrics(self) -> None:
+        while True:
+            try:
+                tasks = list(self._worker.task_metrics().items())
+                self._pipe.send(
+                    type="metrics",
+                    tasks=[[it.task, encode_beans(of.beans(it, ""))] for it, of in tasks],
+                )
+            except Exception:
+                log.exception("The metrics of the tasks cannot be sent")
+            time.sleep(_METRICS_S)
 
     def _do(self, command: dict[str, Any]) -> None:
         worker, name = self._worker, self._name

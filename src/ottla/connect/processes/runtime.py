@@ -16,6 +16,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.connect.errors import ConnectException
+from ottla.connect.processes.beans import decode_metrics
 from ottla.connect.processes.host import ProcessHost
 from ottla.connect.runtime.state import ConnectorTaskId, RunState
 from ottla.connect.runtime.tolerance import trace_of
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from ottla.connect.plugins import Plugins
     from ottla.connect.runtime.herder import StartTask
-    from ottla.connect.runtime.metrics import TaskMetrics
+    from ottla.connect.runtime.metrics import ReportedMetrics, TaskMetrics
     from ottla.connect.runtime.offsets import OffsetStore
     from ottla.connect.runtime.state import TargetState
     from ottla.connect.runtime.worker import Reports
@@ -109,8 +110,14 @@ class ProcessRuntime:
             )
 
     def task_metrics(self) -> Mapping[ConnectorTaskId, TaskMetrics]:
-        """Return none: what processes measure does not come to the worker."""
-        return {}
+        """Return what processes have last reported of tasks that run here."""
+        with self.lock:
+            return {
+                ConnectorTaskId(name, number): metrics
+                for name, process in self._processes.items()
+                for number, metrics in process.metrics.items()
+                if number in process.tasks
+            }
 
     def end_tasks(self, tasks: Sequence[ConnectorTaskId] | None = None) -> None:
         """Have tasks end, from any thread."""
@@ -214,6 +221,8 @@ class _Process:
         self.name = name
         self.connector: tuple[Mapping[str, str], TargetState] | None = None
         self.tasks: set[int] = set()
+        self.metrics: Mapping[int, ReportedMetrics] = {}
+        """By task; the host's thread replaces it as a whole."""
         self.version: str | None = None
         self._runtime = runtime
         self._run = 0
@@ -285,6 +294,8 @@ class _Process:
                 _settle(self._answers.pop(number), unfinished)
             case {"type": "offsets" | "put_offsets"}:
                 self._ask(message)
+            case {"type": "metrics", "tasks": tasks}:
+                self.metrics = decode_metrics(tasks)
             case _:
                 self._report(message)
 

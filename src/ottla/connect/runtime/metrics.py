@@ -213,15 +213,33 @@ class TaskMetrics:
         }
 
 
-class _Unmeasured(TaskMetrics):
-    """The metrics of a task in another process: its status."""
+class ReportedMetrics(TaskMetrics):
+    """The metrics of a task in another process, as that has last sent them; at least its status."""
+
+    def __init__(self, reported: Sequence[MBean] = ()) -> None:
+        super().__init__()
+        self._reported = reported
 
     def beans(self, task: ConnectorTaskId, status: str) -> list[MBean]:
+        """Return the beans; the worker's are of this task, whatever tags they came with."""
         tags = {"connector": task.connector, "task": str(task.task)}
-        return [MBean(DOMAIN, "connector-task-metrics", tags, {"status": status})]
+        kinds: dict[str, Mapping[str, float | str]] = {
+            it.type: it.attributes
+            for it in self._reported
+            if it.domain == DOMAIN and it.type in _TASK_TYPES
+        }
+        kinds["connector-task-metrics"] = {
+            **kinds.get("connector-task-metrics", {}),
+            "status": status,
+        }
+        beans = [MBean(DOMAIN, kind, tags, it) for kind, it in kinds.items()]
+        return beans + [it for it in self._reported if it.domain != DOMAIN]
 
 
-UNMEASURED: Final = _Unmeasured()
+UNMEASURED: Final = ReportedMetrics()
+_TASK_TYPES: Final = frozenset(
+    ("connector-task-metrics", "source-task-metrics", "sink-task-metrics", "task-error-metrics")
+)
 
 
 class StartMetrics:
