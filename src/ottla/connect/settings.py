@@ -413,6 +413,42 @@ class OverridePolicy(NamedTuple):
             raise ConnectException(f"Client Config Overrides not allowed: {' '.join(refused)}")
 
 
+_REST_ROWS: Final[list[tuple[str, Type, Any, Importance, str, Check | None]]] = [
+    (
+        "rest.advertised.listener",
+        Type.STRING,
+        None,
+        LOW,
+        "The protocol that others use, HTTP or HTTPS.",
+        None,
+    ),
+    (
+        "rest.extension.classes",
+        Type.LIST,
+        (),
+        LOW,
+        "BasicAuthSecurityRestExtension, for a login to the REST API.",
+        None,
+    ),
+    (
+        "ottla.rest.readonly.users",
+        Type.LIST,
+        (),
+        LOW,
+        "Users of that login who may only read.",
+        None,
+    ),
+    (
+        "ottla.rest.allow.unauthenticated.remote",
+        Type.BOOLEAN,
+        False,
+        LOW,
+        "Let other machines configure connectors by the REST API without a login.",
+        None,
+    ),
+]
+
+
 def _worker() -> ConfigDefinitions:
     rows: list[tuple[str, Type, Any, Importance, str, Check | None]] = [
         (
@@ -438,6 +474,7 @@ def _worker() -> ConfigDefinitions:
         ("rest.advertised.host.name", Type.STRING, None, LOW, "The host that others use.", None),
         ("rest.advertised.port", Type.INT, None, LOW, "The port that others use.", None),
         ("config.providers", Type.LIST, (), LOW, "Providers of references in values.", None),
+        *_REST_ROWS,
         ("plugin.path", Type.LIST, None, LOW, "Java's plug-ins, which are not read.", None),
         (
             "offset.flush.interval.ms",

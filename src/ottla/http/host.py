@@ -155,12 +155,12 @@ def _guarded(page: Page, login: BasicLogin | None) -> Callable[[Request], Awaita
 
     async def answer(request: Request) -> Response:
         if login is None:
-            if not _names_this_machine(request.headers.get("host", "localhost")):
+            if not names_this_machine(request.headers.get("host", "localhost")):
                 text = "the Host header names another machine: use localhost or 127.0.0.1\n"
                 return PlainTextResponse(text, FORBIDDEN)
             # a browser sends a POST without a body, or with a text, for any page of the web
             origin = request.headers.get("origin", "http://localhost")
-            if not _names_this_machine(origin.partition("://")[2]):
+            if not names_this_machine(origin.partition("://")[2]):
                 text = "the Origin header names a page of another machine\n"
                 return PlainTextResponse(text, FORBIDDEN)
             return await page.answer(request)
@@ -172,7 +172,7 @@ def _guarded(page: Page, login: BasicLogin | None) -> Callable[[Request], Awaita
     return answer
 
 
-def _names_this_machine(header: str) -> bool:
+def names_this_machine(header: str) -> bool:
     """Whether the host of a header is a name or address that no other machine can have.
 
     A page of the web can have its own name lead to this machine, and a browser then lets it send

@@ -7,14 +7,8 @@ from __future__ import annotations
 
 import click
 
-from ottla.cli.commands.connect_standalone import (
-    bind_listener,
-    find_cluster_id,
-    read_worker,
-    serve,
-)
+from ottla.cli.commands.connect_standalone import bind_rest, find_cluster_id, serve
 from ottla.cli.output.failures import failure_text
-from ottla.config.problems import ConfigErrors
 
 EXAMPLES = """
 \b
@@ -35,7 +29,6 @@ def connect_distributed(worker: str) -> None:
     created when missing. Connectors come by the REST API at `listeners`, by default
     http://localhost:8083. Ctrl-C commits, leaves the group and stops.
     """
-    settings = read_worker(worker)
     from ottla.connect.distributed.forwarding import DistributedApi
     from ottla.connect.distributed.settings import DISTRIBUTED
     from ottla.connect.distributed.worker import Distributed
@@ -44,16 +37,12 @@ def connect_distributed(worker: str) -> None:
     from ottla.errors import KafkaError
 
     log_with_context()
-    server, address = bind_listener(settings.get("listeners", "http://:8083"))
-    try:
-        DISTRIBUTED.parse(settings)
-    except ConfigErrors as error:
-        raise click.ClickException(f"{worker}: {error}") from error
+    settings, server = bind_rest(worker, DISTRIBUTED)
     cluster_id = find_cluster_id(settings)
     try:
-        running = Distributed(settings, address, f"http://{address}/")
+        running = Distributed(settings, server.address, server.url)
     except ConnectException as error:
         raise click.ClickException(f"{worker}: {error}") from error
     except (KafkaError, TimeoutError) as error:
         raise click.ClickException(failure_text(error)) from error
-    serve(server, address, DistributedApi(running, cluster_id), running)
+    serve(server, DistributedApi(running, cluster_id), running)

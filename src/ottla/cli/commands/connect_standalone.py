@@ -10,7 +10,6 @@ import signal
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import click
 
@@ -22,9 +21,10 @@ from ottla.config.properties import PropertiesError, parse_properties
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ottla.config.definition import ConfigDefinitions
     from ottla.connect.runtime.rest import ConnectApi
+    from ottla.connect.runtime.rest_server import RestServer
     from ottla.connect.runtime.standalone import HerderThread
-    from ottla.http.host import HttpHost
 
     ConnectorFile = tuple[str, dict[str, str], Any]
 
@@ -47,21 +47,21 @@ def connect_standalone(worker: str, connectors: tuple[str, ...]) -> None:
     A connector's file is JSON (a map of settings, or name, config and initial_state) or properties.
     The REST API is at `listeners`, by default http://localhost:8083. Ctrl-C commits and stops.
     """
-    settings = read_worker(worker)
     from ottla.connect.errors import ConnectException
     from ottla.connect.runtime.log_context import log_with_context
     from ottla.connect.runtime.rest import ConnectApi
     from ottla.connect.runtime.standalone import Standalone
+    from ottla.connect.settings import STANDALONE
 
     log_with_context()
     requests = [read_connector(it) for it in connectors]
-    server, address = bind_listener(settings.get("listeners", "http://:8083"))
+    settings, server = bind_rest(worker, STANDALONE)
     try:
         cluster_id = find_cluster_id(settings)
-        running = Standalone(settings, address)
+        running = Standalone(settings, server.address)
     except (ConfigErrors, ConnectException, OSError) as error:  # also of the file of offsets
         raise click.ClickException(f"{worker}: {error}") from error
-    serve(server, address, ConnectApi(running, cluster_id), running, requests)
+    serve(server, ConnectApi(running, cluster_id), running, requests)
 
 
 def read_worker(path: str) -> dict[str, str]:
@@ -74,60 +74,33 @@ def read_worker(path: str) -> dict[str, str]:
         raise click.ClickException(f"{path}: {error}") from error
 
 
-def read_listener(text: str) -> tuple[str, int]:
-    """Return the address of the first listener; without a host it is this machine's own."""
-    try:
-        parts = urlsplit(text.split(",", maxsplit=1)[0].strip().lower())
-        port = parts.port
-    except ValueError:
-        port = None
-    if port is None or parts.scheme != "http":
-        raise click.ClickException(f"listeners: only http://HOST:PORT is supported, not {text}")
-    host = parts.hostname or "127.0.0.1"
-    return ("127.0.0.1" if host == "localhost" else host), port
+def bind_rest(worker: str, definitions: ConfigDefinitions) -> tuple[dict[str, str], RestServer]:
+    """Read a worker's file and bind its listeners."""
+    from ottla.connect.errors import ConnectException
+    from ottla.connect.runtime.rest_server import RestServer
 
-
-def bind_listener(text: str) -> tuple[HttpHost, str]:
-    """Bind the address of the first listener; return the server and the worker's address."""
-    from ottla.http.host import HttpHost, is_loopback
-
-    host, port = read_listener(text)
+    settings = read_worker(worker)
     try:
-        is_safe = is_loopback(host)
-    except ValueError:
-        is_safe = False  # a name, which may be that of any machine
-    if not is_safe:
-        text = f"listeners: other machines reach {host}; listen on 127.0.0.1 (docs/connect.md)"
-        raise click.ClickException(text)
-    shown = f"[{host}]" if ":" in host else host
-    try:
-        server = HttpHost(host, port, "the REST API")
-    except OSError as error:
-        raise click.ClickException(f"cannot listen on {shown}:{port}: {error.strerror}") from error
-    return server, f"{shown}:{server.address[1]}"
+        return settings, RestServer(settings, definitions.parse(settings))
+    except (ConfigErrors, ConnectException) as error:
+        raise click.ClickException(f"{worker}: {error}") from error
 
 
 def serve(
-    server: HttpHost,
-    address: str,
+    server: RestServer,
     api: ConnectApi,
     worker: HerderThread,
     requests: Sequence[ConnectorFile] = (),
 ) -> None:
     """Serve a worker's API and create connectors, until a signal; then stop the worker."""
-    from ottla.http.host import UnsafePages
-
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopped.set())
     try:
-        server.start(api.pages)
-        server.begin()
+        server.start(api)
         _create(worker, requests)
-        click.echo(f"REST API: http://{address}")
+        click.echo(f"REST API: {server.url.rstrip('/')}")
         stopped.wait()
-    except UnsafePages as error:
-        raise click.ClickException(str(error)) from error
     finally:
         server.stop()
         worker.stop()

@@ -6,7 +6,7 @@ Kafka: org.apache.kafka.connect.runtime.rest.RestClient.
 from __future__ import annotations
 
 import json
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPSConnection
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlsplit
 
@@ -14,6 +14,7 @@ from ottla.connect.distributed.signing import sign
 from ottla.connect.errors import ConnectException
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Mapping, Sequence
 
     from ottla.connect.distributed.signing import SessionKey
@@ -25,14 +26,25 @@ _ANSWER_BYTES: Final = 64 << 20
 
 
 def exchange(
-    url: str, method: str, target: str, body: bytes, headers: Mapping[str, str]
+    url: str,
+    method: str,
+    target: str,
+    body: bytes,
+    headers: Mapping[str, str],
+    *,
+    context: ssl.SSLContext | None = None,
 ) -> tuple[int, bytes, str | None]:
     """Send a request; return status, body and location of the answer.
 
     Raises ConnectException without an answer.
     """
     parts = urlsplit(url)
-    connection = HTTPConnection(parts.hostname or "", parts.port, timeout=_TIMEOUT_S)
+    host = parts.hostname or ""
+    connection = (
+        HTTPSConnection(host, parts.port, timeout=_TIMEOUT_S, context=context)
+        if parts.scheme == "https"
+        else HTTPConnection(host, parts.port, timeout=_TIMEOUT_S)
+    )
     try:
         connection.request(method, target, body or None, dict(headers))
         answer = connection.getresponse()
@@ -50,6 +62,8 @@ def send_task_configs(
     algorithm: str,
     name: str,
     configs: Sequence[Mapping[str, str]],
+    *,
+    context: ssl.SSLContext | None = None,
 ) -> None:
     """Have the leader write the settings of a connector's tasks (KIP-507).
 
@@ -60,6 +74,6 @@ def send_task_configs(
     body = json.dumps([dict(it) for it in configs], separators=(",", ":")).encode()
     headers = {"Content-Type": "application/json", **sign(key, body, algorithm)}
     target = f"/connectors/{quote(name, safe='')}/tasks?forward=true"
-    status, text, _ = exchange(url, "POST", target, body, headers)
+    status, text, _ = exchange(url, "POST", target, body, headers, context=context)
     if status >= 300:
         raise ConnectException(f"the leader answers {status}: {text[:200]!r}")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from ottla.connect.distributed.worker import Distributed
+    from ottla.connect.runtime.rest_access import RestAccess
     from ottla.http.host import Page
 
 _NO_LEADER: Final = (
@@ -46,10 +47,10 @@ class DistributedApi(ConnectApi):
         self._distributed = worker
         self._routes["POST", "connectors/*/tasks"] = self._take_tasks
 
-    def pages(self) -> list[Page]:
+    def pages(self, rules: RestAccess | None = None) -> list[Page]:
         """Return the page of all paths, and one of requests between workers."""
         path = "/connectors/{name}/tasks"
-        *others, every = super().pages()
+        *others, every = super().pages(rules)
         return [*others, every._replace(path=path, body_bytes_max=_TASKS_BYTES_MAX), every]
 
     async def _dispatch(self, request: Request) -> RestAnswer:
@@ -75,7 +76,13 @@ class DistributedApi(ConnectApi):
         headers = {name: request.headers[name] for name in passed if name in request.headers}
         body = await request.body()
         status, text, location = await asyncio.to_thread(
-            exchange, url, request.method, target, body, headers
+            exchange,
+            url,
+            request.method,
+            target,
+            body,
+            headers,
+            context=self._distributed.forwarding_context,
         )
         try:
             parsed = json.loads(text) if text else None

@@ -42,6 +42,7 @@ from ottla.connect.plugins import Plugins
 from ottla.connect.runtime.herder import WriteConfig, WriteStatus
 from ottla.connect.runtime.metrics import RebalanceMetrics
 from ottla.connect.runtime.offset_topic import OffsetTopic, TopicOffsets
+from ottla.connect.runtime.rest_server import forwarding_context
 from ottla.connect.runtime.standalone import CONNECTORS, HerderThread
 from ottla.connect.runtime.validation import GroupRules, connector_type
 from ottla.errors import KafkaError
@@ -76,6 +77,7 @@ class Distributed(HerderThread):
         Raises ConfigErrors for invalid settings, ConnectException for unfit topics.
         """
         values, plugins = DISTRIBUTED.parse(settings), Plugins(*CONNECTORS)
+        self.forwarding_context = forwarding_context(settings)
         create_topics(settings, values)
         herder = DistributedHerder(
             worker_id,
@@ -294,7 +296,8 @@ class Distributed(HerderThread):
 
         def run() -> None:
             try:
-                send_task_configs(url, key, algorithm, name, configs)
+                context = self.forwarding_context
+                send_task_configs(url, key, algorithm, name, configs, context=context)
             except Exception as error:  # noqa: BLE001 - tried again
                 self._retry(name, error)
             else:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
+    from ottla.connect.runtime.rest_access import RestAccess
     from ottla.connect.runtime.standalone import HerderThread
 
 log = logging.getLogger("ottla.connect")
@@ -132,11 +133,17 @@ class ConnectApi:
             ("PUT", "connector-plugins/*/config/validate"): self._validate,
         }
 
-    def pages(self) -> list[Page]:
-        """Return the page of all paths."""
+    def pages(self, rules: RestAccess | None = None) -> list[Page]:
+        """Return the pages, by default for this machine only."""
+        path = "/{path:path}"
+        if rules is None:
+            return [
+                Page("/metrics", self._metrics, needs_login=True),
+                Page(path, self.answer, _METHODS, needs_login=True),
+            ]
         return [
-            Page("/metrics", self._metrics, needs_login=True),
-            Page("/{path:path}", self.answer, _METHODS, needs_login=True),
+            Page("/metrics", rules.guarded(self._metrics), is_public=True),
+            Page(path, rules.guarded(self.answer), _METHODS, is_public=True),
         ]
 
     async def _metrics(self, request: Request) -> Response:
