@@ -229,10 +229,10 @@ def test_a_topic_is_compacted_while_it_is_used(tmp_path: Path) -> None:
         keys = [f"k{number % 5}" for number in range(400)]
         for start in range(0, 400, 20):
             topic.produce([f"value {start + n}" for n in range(20)], keys=keys[start : start + 20])
+        wait_for(lambda: len(topic.records()) < 100)
         wait_for(lambda: _size(cluster, "t") < 4000)
         expected = {f"k{number % 5}".encode(): f"value {number}".encode() for number in range(400)}
         assert {one.key: one.value for one in topic.records()} == expected
-        assert len(topic.records()) < 100
         with urllib.request.urlopen(cluster.metrics_url) as response:
             text = response.read().decode()
         assert "kafka_log_logcleanermanager_uncleanable_partitions_count{" in text
