@@ -14,6 +14,7 @@ HEADING = re.compile(r"^##{1,2} ", re.MULTILINE)
 ADDRESS = "localhost:9092"
 OWN_TESTS = {
     "docs/connect.md": "tests/connect/test_standalone.py",
+    "docs/directory.md": "tests/connect/directory/test_sink.py",
     "docs/generator.md": "tests/connect/generator/test_document.py",
     "docs/jdbc.md": "tests/connect/jdbc/test_document.py",
     "docs/mirroring.md": "tests/connect/mirror/test_mirror_flows.py",

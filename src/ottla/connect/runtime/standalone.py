@@ -84,6 +84,11 @@ CONNECTORS = (
         "ottla.connect.generator.source:Generator",
     ),
     Plugin(
+        "ottla.connect.DirectorySinkConnector",
+        "sink",
+        "ottla.connect.directory.sink:DirectorySinkConnector",
+    ),
+    Plugin(
         "ottla.connect.SparkFormatSourceConnector",
         "source",
         "ottla.connect.spark.formats:SparkFormatSourceConnector",
