@@ -143,7 +143,7 @@ class _ParquetWriter:
             from pyarrow import parquet
         except ImportError as error:
             raise ConnectException(
-                "format=parquet needs pyarrow: pip install 'ottla[tables]'"
+                "format=parquet needs pyarrow: pip install '.[tables]' in Ottla's source tree"
             ) from error
         self._arrow = pa
         self._schema = pa.schema(
