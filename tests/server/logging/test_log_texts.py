@@ -108,8 +108,12 @@ def test_a_second_of_lines_has_a_size() -> None:
 
 
 def test_one_place_formats_messages() -> None:
-    """No other code of a node formats a record, and no line hides its values in its template."""
+    """No other code of a node formats a record, and no line hides its values in its template.
+
+    A worker of Connect looks for secrets in whole messages: they are not found in what is cut.
+    """
     root = Path(ottla.__file__).parent
+    concealing = root / "connect" / "runtime" / "secrets.py"
     found = []
     suspect = re.compile(r"\bgetMessage\b|\b(log|_log|logger)\.\w+\(\s*[fF]")
     for path in sorted(root.rglob("*.py")):
@@ -118,7 +122,7 @@ def test_one_place_formats_messages() -> None:
             if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
                 continue
             place = f"{path.relative_to(root)}:{call.lineno}"
-            if call.func.attr == "getMessage":
+            if call.func.attr == "getMessage" and path != concealing:
                 found.append(place)
             target = call.func.value
             is_log = isinstance(target, ast.Name) and target.id in {"log", "_log", "logger"}
