@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 import weakref
 from functools import partial
 from itertools import count
@@ -341,7 +342,8 @@ def test_a_large_transaction_is_appended_in_turns(cluster: Cluster) -> None:
     producer = wait_for(begin)
     peer.close()
     records = encode_batch(
-        [(1, b"k", b"v", ())],
+        # of this moment: after older ones segment.ms would have the next batches begin segments
+        [(time.time_ns() // 1_000_000, b"k", b"v", ())],
         producer_id=producer.producer_id,
         producer_epoch=producer.producer_epoch,
         base_sequence=0,
