@@ -67,6 +67,12 @@ class FaultyTask(SourceTask):
                 self.context._store._pipe._connection.sendall(b"\xff" * 8)  # type: ignore[attr-defined]
             case "ask":
                 self._ask()
+            case "put":
+                for number in (1, 2):
+                    self.context._store._pipe.send(  # type: ignore[attr-defined]
+                        type="put_offsets", id=number, entries=[({"shelf": number}, {"at": 7})]
+                    )
+                os._exit(3)
         time.sleep(0.01)
         return None
 

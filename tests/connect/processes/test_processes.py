@@ -10,7 +10,9 @@ import random
 import signal
 import socket
 import sys
+import threading
 import time
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from subprocess import PIPE, Popen
@@ -373,6 +375,70 @@ def test_offsets_pass_the_pipe(worker: Worker, tmp_path: Path) -> None:
     worker.failure("asks-0")
     assert file.read_text() == "{'position': 7}"
     assert f"ValueError: DataException {file}" in (worker.tasks["asks-0"][-1][1] or "")
+
+
+def test_offsets_of_a_process_that_has_ended_are_stored_before_it_has_failed(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next start of the task, or an operator, would see others than were there a moment ago."""
+    begun, may_store, put = threading.Event(), threading.Event(), worker.store.put
+
+    def put_later(*arguments: Any) -> None:
+        begun.set()
+        may_store.wait(30)
+        put(*arguments)
+
+    monkeypatch.setattr(worker.store, "put", put_later)
+    worker.start("puts", how="put")
+    assert begun.wait(30)
+    process = worker.runtime._processes["puts"]
+    assert process._process.ended.wait(30)
+    with worker.runtime.lock:
+        stopped = process.stop_tasks([0], 0)
+    assert not stopped.done()
+    assert worker.tasks["puts-0"] == [(RunState.RUNNING, None)]
+    may_store.set()
+    assert stopped.result(30) == []
+    assert worker.store.get_all("puts", [{"shelf": 1}, {"shelf": 2}]) == [{"at": 7}] * 2
+    assert "exited with 3" in worker.failure("puts-0")
+    with worker.runtime.lock:
+        assert process.stop_tasks([0], 0).result(0) == []
+
+
+def test_a_first_message_that_cannot_be_said_starts_no_process(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One without end is in no list; paths that imports ignore are left out."""
+    monkeypatch.setattr(sys, "path", [*sys.path, Path("/no/such/directory"), None])
+    before = set(worker.runtime.host._processes)
+    settings = worker.runtime.settings
+    worker.runtime.settings = {**settings, "x": "x" * MAX_FRAME_BYTES}
+    with pytest.raises(ValueError, match="largest"):
+        worker.start("large")
+    worker.runtime.settings = settings
+    worker.start("good")
+    new = worker.runtime.host._processes.keys() - before
+    assert new == {worker.runtime._processes["good"]._process.number}
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"type": "offsets", "partitions": []},
+        {"type": "put_offsets", "id": "1", "entries": []},
+        {"type": "stopped", "id": 1, "unfinished": ["one"]},
+    ],
+)
+def test_garbage_as_messages_is_refused_where_it_is_read(
+    worker: Worker, message: dict[str, Any]
+) -> None:
+    """Not on the thread that answers, nor on the herder's."""
+    worker.start("c")
+    process = worker.runtime._processes["c"]
+    process._answers[1] = Future()
+    with pytest.raises(ValueError, match=r"unknown message|invalid literal"):
+        process.on_message(message)
+    assert list(process._answers) == [1]
 
 
 def test_other_users_see_no_settings(worker: Worker) -> None:

@@ -85,7 +85,7 @@ class ConnectorProcess:
     def send(self, message: Mapping[str, Any]) -> None:
         """Send a message; a process that has ended gets none."""
         data = encode_message(message)
-        self._host.call(lambda: self._queue(data))
+        self._host.call(lambda: self.queue(data))
 
     def kill(self, reason: str) -> None:
         """Kill the process and all that it has started; the first reason counts."""
@@ -101,7 +101,8 @@ class ConnectorProcess:
         if self._end is None:
             self._end = time.monotonic() + timeout_s, reason
 
-    def _queue(self, data: bytes) -> None:
+    def queue(self, data: bytes) -> None:
+        """Send the bytes of a message."""
         if not self.ended.is_set():
             self._out += data
             self._flush()
@@ -192,7 +193,7 @@ class ConnectorProcess:
             if self._unanswered >= _PINGS:
                 self._kill(f"was killed: it has not answered for {_PINGS * _PING_S:g} s")
             self._unanswered += 1
-            self._queue(encode_message({"type": "ping"}))
+            self.queue(encode_message({"type": "ping"}))
 
     def _kill(self, reason: str) -> None:
         if self._reason is None and not self.ended.is_set():
@@ -298,10 +299,13 @@ class ProcessHost:
         self._thread = threading.Thread(target=self._run, name="connector-processes", daemon=True)
         self._thread.start()
 
-    def start(self, context: str, limit_mb: int, listener: Listener) -> ConnectorProcess:
-        """Start a process; `context` is for the log."""
+    def start(
+        self, context: str, limit_mb: int, listener: Listener, begin: Mapping[str, Any]
+    ) -> ConnectorProcess:
+        """Start a process with its first message; `context` is for the log."""
+        data = encode_message(begin)  # may fail, while there is no process yet
         made = ConnectorProcess(self, next(self._numbers), context, limit_mb, listener)
-        self.call(lambda: self._start(made))
+        self.call(lambda: self._start(made, data))
         return made
 
     def call(self, step: Callable[[], None]) -> None:
@@ -372,7 +376,7 @@ class ProcessHost:
 
     # ------------------------------------------------------------ the server
 
-    def _start(self, process: ConnectorProcess) -> None:
+    def _start(self, process: ConnectorProcess, begin: bytes) -> None:
         self._processes[process.number] = process
         self.watch(process.output, selectors.EVENT_READ, process.read_output)
         self.watch(process.connection, selectors.EVENT_READ, process.on_ready)
@@ -380,6 +384,7 @@ class ProcessHost:
         try:
             request = server.REQUEST.pack(server.FORK, process.number)
             socket.send_fds(self._get_server(), [request], descriptors)
+            process.queue(begin)
         except OSError as error:
             process.refuse(str(error))
             self._end(process.number, None)

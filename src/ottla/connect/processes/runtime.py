@@ -228,23 +228,24 @@ class _Process:
         self._run = 0
         self._numbers = itertools.count(1)
         self._answers: dict[int, Future[list[int]]] = {}
-        self._questions: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
-        self._has_asked = self._is_killed = False
-        self._process = runtime.host.start(f"[{name}|worker] ", limit_mb, self)
+        self._questions: queue.SimpleQueue[dict[str, Any] | str] = queue.SimpleQueue()
+        """Ends with the reason of the process's end."""
+        self._has_asked = self._is_killed = self._is_closed = False
         loggers = [logging.getLogger()] + [
             it
             for it in list(logging.Logger.manager.loggerDict.values())  # other threads add some
             if isinstance(it, logging.Logger)
         ]
-        self.send(
-            type="begin",
-            name=name,
-            path=sys.path,
-            levels={it.name: it.level for it in loggers if it.level},
-            plugins=[asdict(it) for it in runtime.plugins.plugins],
-            settings=dict(runtime.settings),
-            is_distributed="group.id" in runtime.values,
-        )
+        begin = {
+            "type": "begin",
+            "name": name,
+            "path": [it for it in sys.path if isinstance(it, str)],  # imports ignore the others
+            "levels": {it.name: it.level for it in loggers if it.level},
+            "plugins": [asdict(it) for it in runtime.plugins.plugins],
+            "settings": dict(runtime.settings),
+            "is_distributed": "group.id" in runtime.values,
+        }
+        self._process = runtime.host.start(f"[{name}|worker] ", limit_mb, self, begin)
 
     def send(self, **message: Any) -> None:
         self._process.send(message)
@@ -263,7 +264,7 @@ class _Process:
         number, answer = next(self._numbers), Future[list[int]]()
         self._answers[number] = answer
         self.send(type="stop_tasks", id=number, tasks=numbers, timeout_s=timeout_s)
-        if self._process.ended.is_set():
+        if self._is_closed:
             _settle(answer, [])
         return answer
 
@@ -290,9 +291,10 @@ class _Process:
         if message.get("run", self._run) != self._run:
             return  # of a connector that was stopped
         match message:
-            case {"type": "stopped", "id": number, "unfinished": list(unfinished)}:
-                _settle(self._answers.pop(number), unfinished)
-            case {"type": "offsets" | "put_offsets"}:
+            case {"type": "stopped", "id": int(number), "unfinished": list(unfinished)}:
+                numbers = [int(it) for it in unfinished]
+                _settle(self._answers.pop(number), numbers)
+            case {"type": "offsets" | "put_offsets", "id": int()}:
                 self._ask(message)
             case {"type": "metrics", "tasks": tasks}:
                 self.metrics = decode_metrics(tasks)
@@ -326,19 +328,23 @@ class _Process:
         self._questions.put(message)
 
     def _answer(self) -> None:
-        """Answer the questions of the process until its end."""
-        store = self._runtime.store
-        while (message := self._questions.get()) is not None:
+        """Answer the questions of the process, and close it after its end."""
+        store, has_ended = self._runtime.store, self._process.ended.is_set
+        has_failed = False
+        while isinstance(message := self._questions.get(), dict):
             answer: dict[str, Any] = {"type": "answer", "id": message["id"]}
             try:
                 if self._is_killed:
                     continue  # the offsets are another task's by now, or an operator's
+                if has_failed or (has_ended() and message["type"] == "offsets"):
+                    continue  # no task waits, and an outage delays the failure by one timeout only
                 if message["type"] == "offsets":
                     answer["value"] = store.get_all(self.name, message["partitions"])
                 else:
                     store.put(self.name, message["entries"])
                     answer["value"] = None
             except Exception as error:  # noqa: BLE001 - the task's answer
+                has_failed = has_ended()
                 answer["error"] = str(error)
                 answer["is_file"] = isinstance(error, OSError)
                 if isinstance(error, KafkaError):
@@ -347,11 +353,18 @@ class _Process:
                 self.send(**answer)
             except ValueError as error:  # of a size that no message has; the task waits for one
                 self.send(type="answer", id=message["id"], error=str(error), is_file=False)
+        self._close(message)
 
     def on_end(self, reason: str) -> None:
-        """Fail what has run in the process."""
-        self._questions.put(None)
+        """Fail what has run in the process, once the offsets that it has sent are stored."""
+        if self._has_asked:
+            self._questions.put(reason)
+        else:
+            self._close(reason)
+
+    def _close(self, reason: str) -> None:
         with self._runtime.lock:
+            self._is_closed = True
             answers, self._answers = self._answers, {}
         for answer in answers.values():
             _settle(answer, [])
