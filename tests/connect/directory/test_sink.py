@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import csv
+import fcntl
+import gc
 import gzip
 import json
+import shutil
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pytest
 
-from ottla.connect.data import DATE, INT64, STRING, Struct, array, struct
+from ottla.connect.data import DATE, INT64, STRING, Struct, array, decimal, struct
+from ottla.connect.directory import formats, sink
 from ottla.connect.directory.settings import SINK
 from ottla.connect.directory.sink import (
     DirectorySinkConnector,
@@ -123,6 +128,9 @@ def rows() -> list[SinkRecord]:
 
 def test_csv_and_gzip(tmp_path: Path) -> None:
     """A header, quotes where they are needed, JSON for what is nested; the same bytes each time."""
+    Task(tmp_path / "lines", format="csv", flush_size=1).put([record(0, {"a": "1\r2", "b": "\n"})])
+    (plain,) = (tmp_path / "lines" / "t").glob("*.csv")
+    assert plain.read_bytes() == b'a,b\n"1\r2","\n"\n'
     Task(tmp_path, format="csv", compression="gzip", flush_size=2).put(rows())
     (file,) = (tmp_path / "t").glob("*.csv.gz")
     with gzip.open(file, "rt", newline="") as stream:
@@ -140,13 +148,105 @@ def test_parquet(tmp_path: Path) -> None:
     """Columns have the types of the schema; a value that is no row goes to the dead letters."""
     parquet = pytest.importorskip("pyarrow.parquet")
     task = Task(tmp_path, format="parquet", compression="gzip", flush_size=2)
-    task.put([record(0, "text"), *rows()])
-    assert task.known.errant == [0]
+    nothing = struct()
+    hollow = struct(a=nothing)
+    half = Struct(ROW, id=0, note="\ud800")
+    refused = [record(0, "text"), record(0, half, ROW)]
+    refused.append(record(0, Struct(hollow, a=Struct(nothing)), hollow))
+    exact = struct(d=decimal(40))
+    refused.append(record(0, Struct(exact, d=Decimal("1E-40")), exact))
+    task.put([*refused, *rows()])
+    assert task.known.errant == [0] * 4
     (file,) = (tmp_path / "t").glob("*.parquet")
     assert parquet.read_table(file).to_pylist() == [
         {"id": 1, "note": 'a,"b"\nc', "day": None, "tags": ["x", "y"]},
         {"id": 2, "note": None, "day": None, "tags": None},
     ]
+
+
+def test_row_groups_of_parquet_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large values are written before there are many."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    monkeypatch.setattr(formats, "_ROW_GROUP_BYTES", 1000)
+    text = struct(a=STRING)
+    task = Task(tmp_path, format="parquet", flush_size=5)
+    task.put([record(it, Struct(text, a="x" * 600), text) for it in range(5)])
+    (file,) = (tmp_path / "t").glob("*.parquet")
+    assert parquet.ParquetFile(file).num_row_groups == 3
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+def test_incomplete_files_are_closed(tmp_path: Path) -> None:
+    """Also by a library that would write to the closed file when it is released."""
+    pytest.importorskip("pyarrow")
+    task = Task(tmp_path, format="parquet", flush_size=9)
+    task.put(rows())
+    task.close([PARTITION])
+    gc.collect()
+    assert [it.name for it in (tmp_path / "t").iterdir()] == []
+
+
+class FullDisk(Disk):
+    """Has room for no byte."""
+
+    def __init__(self) -> None:
+        """Remember the files."""
+        self.files: list[BinaryIO] = []
+
+    def create(self, path: Path) -> BinaryIO:
+        """Open a file whose bytes are refused, once they leave the memory."""
+        path.touch()
+        self.files.append(Path("/dev/full").open("wb"))  # noqa: SIM115 - the task closes it
+        return self.files[-1]
+
+
+@pytest.mark.parametrize("format_", ["csv", "jsonl", "parquet"])
+def test_a_full_disk_loses_no_record_and_leaves_no_file(tmp_path: Path, format_: str) -> None:
+    """The last commit of the failed task stops before the records that had no complete file."""
+    if format_ == "parquet":
+        pytest.importorskip("pyarrow")
+    disk = FullDisk()
+    task = Task(tmp_path, disk, format=format_, flush_size=2)
+    first, second = rows()
+    task.put([first])
+    with pytest.raises(OSError, match="No space left"):
+        task.put([second])
+    assert task.pre_commit({PARTITION: 1}) == {PARTITION: 0}
+    task.close([PARTITION])
+    assert [it.name for it in (tmp_path / "t").iterdir()] == []
+    assert all(it.closed for it in disk.files)
+
+
+def test_no_topic_leads_out_of_the_directory(tmp_path: Path) -> None:
+    """Names that Kafka does not allow are refused, from brokers and from requests."""
+    task = Task(tmp_path / "out", flush_size=1)
+    for topic in ("..", ".", "../else", "/else", "a+0", "", "a\0"):
+        other = TopicPartition(topic, 0)
+        made = SinkRecord(topic, 0, value=1, offset=0, original=other)
+        with pytest.raises(ConnectException, match="is no name of a topic"):
+            task.open([other])
+        with pytest.raises(ConnectException, match="is no name of a topic"):
+            task.put([made])
+        with pytest.raises(ConnectException, match="is no name of a topic"):
+            next_offset(tmp_path, other)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_lock_that_is_never_released_fails_the_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task that hangs does not have the others hang, too."""
+    monkeypatch.setattr(sink, "_LOCK_S", 0.1)
+    task = Task(tmp_path, flush_size=2)
+    task.put([record(0)])
+    with (tmp_path / "t" / ".lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(ConnectException, match="a task that hangs"):
+            task.put([record(1)])
+    assert task.pre_commit({PARTITION: 1}) == {PARTITION: 0}
+    task.stop()
+    Task(tmp_path, flush_size=2).put([record(0), record(1)])
+    assert lines(tmp_path) == [0, 1]
 
 
 class Crash(BaseException):
@@ -242,6 +342,75 @@ def test_a_crash_at_each_step_loses_and_repeats_nothing(tmp_path: Path) -> None:
         run(task, 0, values)
         task.time_s = 1.0
         task.put([])
+        assert lines(directory) == list(values), crashes
+        crashes += 1
+    assert crashes > 20
+
+
+class LosingDisk(CrashingDisk):
+    """Forgets the names that are not on it when the power fails."""
+
+    def __init__(self, steps: int, pending: list[tuple[Path, Path]]) -> None:
+        """Take the names that are not on the disk, each with its directory."""
+        super().__init__(steps)
+        self.pending = pending
+
+    def make_directory(self, path: Path) -> None:
+        """Note a new name."""
+        if not path.is_dir():
+            self.pending.append((path.parent, path))
+        super().make_directory(path)
+
+    def create(self, path: Path) -> BinaryIO:
+        """Note a new name."""
+        self.pending.append((path.parent, path))
+        return super().create(path)
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Note a new name."""
+        self.pending.append((target.parent, target))
+        super().rename(source, target)
+
+    def sync_directory(self, path: Path) -> None:
+        """Keep the names of a directory."""
+        self._count()
+        self.pending[:] = [it for it in self.pending if it[0] != path]
+        self._count()
+
+    def lose_power(self) -> None:
+        """Lose what is not on the disk."""
+        for _, path in self.pending:
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+        self.pending.clear()
+
+
+def test_a_crash_and_then_a_power_failure_lose_nothing(tmp_path: Path) -> None:
+    """What a second task commits is on the disk, also if the first one did not come to it."""
+    values = range(5)
+    is_over = False
+    crashes = 0
+    while not is_over:
+        directory = tmp_path / str(crashes)
+        disk = LosingDisk(crashes, [])
+        committed = 0
+        try:
+            run(Leaving(directory, disk, flush_size=2), 0, values)
+            is_over = True
+        except Crash:
+            pass
+        for file in disk.created:
+            file.close()
+        second = Task(directory, LosingDisk(10_000, disk.pending), flush_size=2)
+        if second.known.position is not None:  # the worker commits where the task goes on
+            committed = second.pre_commit({PARTITION: second.known.position})[PARTITION]
+        disk.lose_power()
+        third = Task(directory, QuickDisk(), flush_size=2, rotate_interval_ms=1)
+        run(third, committed, values)
+        third.time_s = 1.0
+        third.put([])
         assert lines(directory) == list(values), crashes
         crashes += 1
     assert crashes > 20

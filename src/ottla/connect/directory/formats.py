@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 
 _ROW_GROUP: Final = 1000
 """Rows of Parquet in memory, as a row group is written at once."""
+_ROW_GROUP_BYTES: Final = 16 << 20
+"""Bytes that complete a row group of fewer rows: each partition of a task may have as many."""
+_DIGITS: Final = 38
+"""Of Arrow's decimals."""
 
 
 class FileWriter(Protocol):
@@ -129,9 +133,10 @@ class _LineWriter:
 
 def _csv_line(cells: Any) -> bytes:
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow(cells)
+    # a cell is quoted for characters of the terminator: with \r\n, also for a \r of its own
+    csv.writer(text, lineterminator="\r\n").writerow(cells)
     try:
-        return text.getvalue().encode()
+        return text.getvalue().removesuffix("\r\n").encode() + b"\n"
     except UnicodeEncodeError as error:
         raise DataException("A text with half of a surrogate pair cannot be written") from error
 
@@ -146,24 +151,29 @@ class _ParquetWriter:
                 "format=parquet needs pyarrow: pip install '.[tables]' in Ottla's source tree"
             ) from error
         self._arrow = pa
-        self._schema = pa.schema(
-            [
-                pa.field(it.name, _arrow_type(pa, it.schema), it.schema.optional)
-                for it in schema.fields
-            ]
-        )
-        self._writer = parquet.ParquetWriter(file, self._schema, compression=compression)
+        try:
+            self._schema = pa.schema(
+                [
+                    pa.field(it.name, _arrow_type(pa, it.schema), it.schema.optional)
+                    for it in schema.fields
+                ]
+            )
+            self._writer = parquet.ParquetWriter(file, self._schema, compression=compression)
+        except (pa.ArrowException, ValueError) as error:
+            raise DataException(f"The schema is none of Parquet: {error}") from error
         self._batches: list[Any] = []
+        self._bytes = 0
 
     def write(self, record: SinkRecord) -> int:
         """Keep a row until its group is complete."""
         pa = self._arrow
         try:
             batch = pa.RecordBatch.from_pylist([_plain(record.value)], schema=self._schema)
-        except (pa.ArrowException, OverflowError) as error:
+        except (pa.ArrowException, OverflowError, ValueError) as error:
             raise DataException(f"The value is no row of Parquet: {error}") from error
         self._batches.append(batch)
-        if len(self._batches) == _ROW_GROUP:
+        self._bytes += batch.nbytes
+        if len(self._batches) == _ROW_GROUP or self._bytes >= _ROW_GROUP_BYTES:
             self._write_group()
         return int(batch.nbytes)
 
@@ -175,7 +185,7 @@ class _ParquetWriter:
     def _write_group(self) -> None:
         if self._batches:
             self._writer.write_table(self._arrow.Table.from_batches(self._batches).combine_chunks())
-            self._batches = []
+            self._batches, self._bytes = [], 0
 
 
 def _arrow_type(pa: Any, schema: Schema) -> Any:
@@ -183,7 +193,7 @@ def _arrow_type(pa: Any, schema: Schema) -> Any:
         DATE_NAME: pa.date32,
         TIME_NAME: lambda: pa.time32("ms"),
         TIMESTAMP_NAME: lambda: pa.timestamp("ms", tz="UTC"),
-        DECIMAL_NAME: lambda: pa.decimal128(38, scale_of(schema)),
+        DECIMAL_NAME: lambda: pa.decimal128(_DIGITS, _parquet_scale(schema)),
     }
     made = logical.get(schema.name)
     if made is not None:
@@ -212,6 +222,13 @@ def _arrow_type(pa: Any, schema: Schema) -> Any:
         SchemaType.BYTES: pa.binary,
     }
     return simple[schema.type]()
+
+
+def _parquet_scale(schema: Schema) -> int:
+    scale = scale_of(schema)
+    if not 0 <= scale <= _DIGITS:
+        raise DataException(f"Parquet has no decimals of scale {scale}")
+    return scale
 
 
 def _plain(value: Any) -> Any:

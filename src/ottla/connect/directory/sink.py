@@ -13,6 +13,7 @@ import os
 import re
 import secrets
 import time
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Final
 
@@ -24,12 +25,28 @@ from ottla.connect.errors import ConnectException, DataException
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from ottla.config.definition import ConfigDefinitions
     from ottla.connect.records import SinkRecord
 
 _LOCK: Final = ".lock"
+_LOCK_S: Final = 60.0
+"""Maximum time for the lock: a task has it for a listing, a rename and a sync of the directory."""
+_LOCK_POLL_S: Final = 0.02
+_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]+")
+_OFFSETS: Final = re.compile(r"\d+\+(\d+)\.\w.*")
+"""The first and the last offset in a name, and its end."""
+
+
+def topic_directory(directory: Path, topic: str) -> Path:
+    """Return the directory of a topic; ConnectException for a name that Kafka does not allow.
+
+    It comes from brokers and from requests, and must not lead elsewhere.
+    """
+    if not _TOPIC.fullmatch(topic) or topic in {".", ".."}:
+        raise ConnectException(f"{topic[:80]!r} is no name of a topic")
+    return directory / topic
 
 
 def next_offset(directory: Path, partition: TopicPartition) -> int | None:
@@ -37,12 +54,14 @@ def next_offset(directory: Path, partition: TopicPartition) -> int | None:
 
     Topics have no `+` in their names.
     """
-    pattern = re.compile(rf"{re.escape(partition.topic)}\+{partition.partition}\+\d+\+(\d+)\.\w.*")
+    start = f"{partition.topic}+{partition.partition}+"
     try:
-        names = [it.name for it in (directory / partition.topic).iterdir()]
+        # names alone: there may be many files, and each new one takes a listing
+        names = os.listdir(topic_directory(directory, partition.topic))  # noqa: PTH208
     except FileNotFoundError:
         return None
-    lasts = [int(match[1]) for match in map(pattern.fullmatch, names) if match]
+    ends = [_OFFSETS.fullmatch(it, len(start)) for it in names if it.startswith(start)]
+    lasts = [int(match[1]) for match in ends if match]
     return max(lasts) + 1 if lasts else None
 
 
@@ -91,7 +110,7 @@ class _PartFile:
         self.next_offset, self.count, self.bytes = first.offset, 0, 0
         self.start_s = task.now_s()
         self._disk = task.disk
-        self._directory = task.directory / partition.topic
+        self._directory = topic_directory(task.directory, partition.topic)
         self._suffix = file_suffix(values["format"], values["compression"])
         self._disk.make_directory(self._directory)
         # a name that no other task has, as one that was fenced may still write
@@ -103,7 +122,8 @@ class _PartFile:
                 values["format"], values["compression"], self.shape, self._file
             )
         except BaseException:
-            self.discard()
+            self._path.unlink(missing_ok=True)
+            self._file.close()
             raise
 
     def write(self, record: SinkRecord) -> None:
@@ -116,9 +136,8 @@ class _PartFile:
         self._writer.close()
         self._disk.sync(self._file)
         self._file.close()
-        with (self._directory / _LOCK).open("wb") as lock:
-            # from the look at the names until there is a new one, no other task gives names
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        # from the look at the names until there is a new one, no other task gives names
+        with _locked(self._directory):
             written = next_offset(self._directory.parent, self.partition)
             if written is not None and written > self.first:
                 raise ConnectException(
@@ -132,8 +151,32 @@ class _PartFile:
 
     def discard(self) -> None:
         """Forget the records, which are read again."""
-        self._file.close()
-        self._path.unlink(missing_ok=True)
+        try:
+            self._path.unlink(missing_ok=True)
+        finally:
+            # a full disk refuses what is still in memory, which is of no use
+            with suppress(Exception):
+                self._writer.close()
+            with suppress(OSError):
+                self._file.close()
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Lock the names of a directory; ConnectException if another task never unlocks them."""
+    end_s = time.monotonic() + _LOCK_S
+    with (directory / _LOCK).open("ab") as lock:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= end_s:
+                    raise ConnectException(
+                        f"{directory / _LOCK} was locked for {_LOCK_S:g} s by a task that hangs"
+                    ) from None
+                time.sleep(_LOCK_POLL_S)
+        yield
 
 
 def _temporary(partition: TopicPartition) -> str:
@@ -154,15 +197,22 @@ class DirectorySinkTask(SinkTask):
 
     def open(self, partitions: Collection[TopicPartition]) -> None:
         """Go on after the last file, and remove what a crash has left."""
+        offsets: dict[TopicPartition, int] = {}
         for partition in partitions:
             start = _temporary(partition)
-            directory = self.directory / partition.topic
+            directory = topic_directory(self.directory, partition.topic)
             for file in list(directory.iterdir()) if directory.is_dir() else ():
                 if file.name.startswith(start):
                     file.unlink(missing_ok=True)
             offset = next_offset(self.directory, partition)
             if offset is not None:
-                self.context.seek(partition, offset)
+                offsets[partition] = offset
+        # the group commits these offsets, but a crash may have come before the names were on disk
+        for directory in {self.directory / it.topic for it in offsets}:
+            self.disk.sync_directory(directory)
+            self.disk.sync_directory(self.directory)
+        for partition, offset in offsets.items():
+            self.context.seek(partition, offset)
 
     def put(self, records: Sequence[SinkRecord]) -> None:
         """Write records, and complete the files that are due."""
@@ -195,15 +245,12 @@ class DirectorySinkTask(SinkTask):
             self._finish(partition)
 
     def _finish(self, partition: TopicPartition) -> None:
-        file = self._files.pop(partition)
-        if not file.count:
+        file = self._files[partition]
+        if file.count:
+            file.finish()  # if it fails, the last commit must still stop before these records
+        else:
             file.discard()
-            return
-        try:
-            file.finish()
-        except BaseException:
-            file.discard()
-            raise
+        del self._files[partition]
 
     def pre_commit(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """Commit up to the first record that has no complete file yet."""
