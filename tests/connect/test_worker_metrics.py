@@ -248,6 +248,38 @@ def test_beans_of_a_mirror() -> None:
     assert f"kafka_connect_mirror_mirrorsourceconnector_record_count{tags} 3" in text
 
 
+@pytest.mark.parametrize(
+    ("beans", "lines"),
+    [
+        ([["T", {"a": "x"}, {"b": 1}], ["T", {"a": "x"}, {"b": 2}]], ['b{a="x"} 1']),
+        ([["T", {"a": "x"}, {"b": 1}], ["t", {"a": "y"}, {"b": 2}]], ['b{a="x"} 1']),
+        ([["T", {"a": "x", "c": "y"}, {"b": 1}], ["T", {"c": "y", "a": "x"}, {"b": 2}]],
+         ['b{a="x",c="y"} 1']),
+        ([["T", {"a": "x"}, {"b": 1}], ["T", {"a": "y"}, {"b": 2}]],
+         ['b{a="x"} 1', 'b{a="y"} 2']),
+        ([["T", {"A": "x"}, {"a": "y"}]], ['a{a="y"} 1']),
+        ([["T", {}, {"b-total": 1, "b": 2, "b_total": 3}]], ["b_total 1", "b 2"]),
+        ([["T", {}, {"b": True}]], ["b 1"]),
+    ],
+)  # fmt: skip
+def test_beans_of_tasks_never_spoil_the_page(beans: list[Any], lines: list[str]) -> None:
+    """No sample is there twice, and each can be read."""
+    page = b"".join(Exposition().render(series_of([MBean("own", *it) for it in beans])))
+    assert re.findall(r"(?m)^own_t_(.+)$", page.decode()) == lines
+
+
+def test_beans_of_tasks_hide_none_of_the_workers() -> None:
+    """Neither by a domain that is spelled like the worker's, nor by one that begins so."""
+    own = MBean("kafka.connect", "connector-metrics", {"connector": "c"}, {"status": "failed"})
+    fakes = [
+        own._replace(domain=domain, type=type_, attributes={"status": "running"})
+        for domain, type_ in (("Kafka_Connect", own.type), ("kafka", "connect_connector-metrics"))
+    ]
+    page = b"".join(Exposition().render(series_of([*fakes, own]))).decode()
+    line = 'kafka_connect_connector_status{connector="c",status="failed"} 1'
+    assert [it for it in page.splitlines() if not it.startswith("#")] == [line]
+
+
 @pytest.mark.parametrize("spelling", list(Spelling))
 def test_names_and_types_are_those_of_prometheus(spelling: Spelling) -> None:
     """Names have no hyphens, no name comes twice, and totals are counters."""

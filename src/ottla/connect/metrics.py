@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.metrics.families import Family, Kind, Series, label_text
+from ottla.metrics.families import Family, Kind, Series, Spelling, label_text, sample_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+DOMAIN: Final = "kafka.connect"
+"""Of the worker's own beans; those of tasks have others."""
 _NOT_A_NAME = re.compile(r"[^a-z0-9_]+")
 
 
@@ -32,22 +34,36 @@ class MBean(NamedTuple):
 
 
 def series_of(beans: Iterable[MBean]) -> Iterator[Series]:
-    """Return the series of all beans, one for each family."""
-    gathered: dict[Family, tuple[list[str], list[float]]] = {}
-    for bean in beans:
+    """Return the series of all beans, one for each family.
+
+    Tasks invent beans: no sample is there twice, the first counts, and the worker's come first.
+    """
+    gathered: dict[Family, dict[frozenset[tuple[str, str]], tuple[str, float]]] = {}
+    names: set[str] = set()
+    hidden: set[Family] = set()
+    for bean in sorted(beans, key=lambda it: it.domain != DOMAIN):
         labels = {_plain(name): value for name, value in bean.tags.items()}
-        common = label_text(**labels)
+        common, common_text = frozenset(labels.items()), label_text(**labels)
         for name, value in bean.attributes.items():
             is_text = isinstance(value, str)
             family = family_of(bean.domain, bean.type, name, is_text=is_text)
-            texts, values = gathered.setdefault(family, ([], []))
+            samples = gathered.get(family)
+            if samples is None:
+                samples = gathered[family] = {}
+                own = {sample_name(family, it) for it in family.names(Spelling.BOTH)}
+                if own & names:
+                    hidden.add(family)
+                names |= own
             if isinstance(value, str):
-                texts.append(label_text(**labels, **{_plain(name): value}))
-                values.append(1)
+                all_labels = {**labels, _plain(name): value}
+                key, text = frozenset(all_labels.items()), label_text(**all_labels)
+                samples.setdefault(key, (text, 1))
             else:
-                texts.append(common)
-                values.append(value)
-    return (Series(family, *both) for family, both in gathered.items())
+                samples.setdefault(common, (common_text, +value))  # of True a number
+    for family, samples in gathered.items():
+        if family not in hidden:
+            texts, values = zip(*samples.values(), strict=True)
+            yield Series(family, texts, values)
 
 
 @lru_cache(4096)  # bounded, as a connector's process may invent names

@@ -184,7 +184,7 @@ class Exposition:
         for family, labels, values in series:
             for name in family.names(self._spelling) if labels else ():
                 head = _head(family, name, openmetrics=openmetrics)
-                yield head + self._lines(_sample_name(family, name), labels, values)
+                yield head + self._lines(sample_name(family, name), labels, values)
         if openmetrics:
             yield _END
 
@@ -217,11 +217,12 @@ def _template(name: str, labels: Sequence[str]) -> str:
     return "".join([f"{name}{label.replace('%', '%%')} %s\n" for label in labels])
 
 
-def _sample_name(family: Family, name: str) -> str:
+def sample_name(family: Family, name: str) -> str:
+    """Return the name of a family's samples in the text format."""
     return f"{name}_total" if family.kind is Kind.COUNTER else name
 
 
 def _head(family: Family, name: str, *, openmetrics: bool) -> bytes:
-    shown = name if openmetrics else _sample_name(family, name)
+    shown = name if openmetrics else sample_name(family, name)
     text = family.text.replace("\\", "\\\\").replace("\n", "\\n")
     return f"# HELP {shown} {text}\n# TYPE {shown} {family.kind.value}\n".encode()

@@ -17,7 +17,8 @@ from ottla.connect.runtime.metrics import ReportedMetrics
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,128}", re.ASCII)
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,127}", re.ASCII)
+"""Prometheus refuses a page with a label `0a` or `__name__`."""
 _TEXT_MAX: Final = 1024
 """Characters of a tag's or an attribute's text; names of topics and groups have at most 249."""
 _BEANS_MAX: Final = 1000

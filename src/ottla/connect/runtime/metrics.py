@@ -14,7 +14,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
-from ottla.connect.metrics import MBean
+from ottla.connect.metrics import DOMAIN, MBean
 from ottla.connect.runtime.state import ConnectorTaskId, RunState
 from ottla.metrics.sampled_stat import SampledStat, SampleWindow
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ottla.connect.runtime.tolerance import ErrorCounts
 
 log = logging.getLogger("ottla.connect")
-DOMAIN: Final = "kafka.connect"
 WINDOW: Final = SampleWindow(2, 30_000)
 """The defaults of metrics.num.samples and metrics.sample.window.ms."""
 

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla.connect.errors import BadRequestException, ConnectException
-from ottla.connect.metrics import MBean
+from ottla.connect.metrics import DOMAIN, MBean
 from ottla.connect.plugins import Plugin, Plugins
 from ottla.connect.runtime.herder import (
     Herder,
@@ -27,7 +27,7 @@ from ottla.connect.runtime.herder import (
     StopTasks,
     WriteConfig,
 )
-from ottla.connect.runtime.metrics import DOMAIN, UNMEASURED, StartMetrics, task_counts
+from ottla.connect.runtime.metrics import UNMEASURED, StartMetrics, task_counts
 from ottla.connect.runtime.offset_file import OffsetFile
 from ottla.connect.runtime.offsets import OffsetStore
 from ottla.connect.runtime.runtimes import Runtimes, WorkerParts
