@@ -273,6 +273,13 @@ def test_a_flush_that_fails_goes_back_to_the_last_commit(caplog: pytest.LogCaptu
     assert consumer.committed == [{PART: 8}, {PART: 9}, {PART: 10}]
     assert task.written == ["7", "8", "9"]
     assert caplog.text.count("rewinding to last committed offsets") == 2
+    assert commit_failures(control) == 0.4
+
+
+def commit_failures(control: TaskControl) -> Any:
+    """Return the share of commits that failed."""
+    bean = control.metrics.beans(TASK, "running")[0]
+    return bean.attributes["offset-commit-failure-percentage"]
 
 
 def test_a_flush_that_fails_at_the_end_commits_nothing(caplog: pytest.LogCaptureFixture) -> None:
@@ -289,6 +296,7 @@ def test_a_flush_that_fails_at_the_end_commits_nothing(caplog: pytest.LogCapture
     run()
     assert (consumer.committed, task.written) == ([], [])
     assert "Offset commit failed during close" in caplog.text
+    assert commit_failures(control) == 1
 
 
 class Ending(Refusing):

@@ -362,6 +362,25 @@ def test_what_a_connector_prints_is_logged(
     assert contexts >= {"[loud|worker] ", "[bad|task-0] "}
 
 
+def test_lines_of_new_loggers_take_no_memory(
+    worker: Worker, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A library may have one for each connection; levels are those of the parent."""
+    monkeypatch.setattr(logging.getLogger("tests.parent"), "level", logging.WARNING)
+    worker.start("c")
+    process = worker.runtime._processes["c"]._process
+    names = ("tests.parent.new-1", "tests.parent.new-2.a", "new-3", "." * (1 << 20))
+    for name in names:
+        for level in (logging.INFO, logging.ERROR):
+            process._log(name, level, f"{level} of {name[:20]}", "")
+    assert not {*names} & logging.Logger.manager.loggerDict.keys()
+    logged = [it for it in caplog.records if " of " in it.getMessage()]
+    assert [(it.name, it.levelno) for it in logged if it.name in names[:2]] == [
+        (it, logging.ERROR) for it in names[:2]
+    ]
+    assert {it.name for it in logged if it.levelno == logging.ERROR} == {*names}
+
+
 def test_what_a_connector_has_forked_ends_with_it(worker: Worker, tmp_path: Path) -> None:
     """Also if it goes first."""
     file = tmp_path / "fork"

@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from ottla.connect.metrics import MBean
-from ottla.connect.runtime.metrics import WINDOW, WindowedValue
+from ottla.connect.runtime.metrics import WINDOW, WindowedValue, monotonic_ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -78,14 +78,14 @@ class MirrorMetrics:
     ) -> None:
         """Take records of a partition of the target as they come from the source."""
         with self._lock:
-            copies, now_ms = self._of(partition), _now_ms()
+            copies, now_ms = self._of(partition), monotonic_ms()
             copies.age.since(timestamps_ms, _wall_ms(), now_ms)
             copies.size_bytes.record(size_bytes, now_ms)
 
     def wrote(self, by_partition: Mapping[TopicPartition, Sequence[int]]) -> None:
         """Take the timestamps of records that the target has acknowledged."""
         with self._lock:
-            now_ms, wall_ms = _now_ms(), _wall_ms()
+            now_ms, wall_ms = monotonic_ms(), _wall_ms()
             for partition, timestamps_ms in by_partition.items():
                 copies = self._of(partition)
                 copies.latency.since(timestamps_ms, wall_ms, now_ms)
@@ -95,12 +95,12 @@ class MirrorMetrics:
         """Take a checkpoint that the target has acknowledged."""
         with self._lock:
             latency = self._checkpoints.setdefault((group, partition), _Milliseconds())
-            latency.since((timestamp_ms,), _wall_ms(), _now_ms())
+            latency.since((timestamp_ms,), _wall_ms(), monotonic_ms())
 
     def beans(self) -> list[MBean]:
         """Return the beans of partitions and of groups."""
         with self._lock:
-            now_ms = _now_ms()
+            now_ms = monotonic_ms()
             sources = [self._source_bean(*it, now_ms) for it in self._copies.items()]
             return sources + [
                 MBean(
@@ -127,10 +127,6 @@ class MirrorMetrics:
 
 def _tags(partition: TopicPartition) -> dict[str, str]:
     return {"topic": partition.topic, "partition": str(partition.partition)}
-
-
-def _now_ms() -> int:
-    return time.monotonic_ns() // 1_000_000
 
 
 def _wall_ms() -> int:

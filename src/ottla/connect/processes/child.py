@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.connect")
 _READ_BYTES: Final = 1 << 16
 _TRACE_MAX: Final = 1 << 20
-"""Characters of a trace: with more the failure itself could not be told."""
+"""Characters of a trace: with more the failure itself could not be reported."""
 _LOG_TEXT_MAX: Final = 1 << 16
 """Characters of a line of the log, so that no trace fills the pipe."""
 _METRICS_S: Final = 1.0
@@ -124,9 +124,9 @@ class PipeOffsets:
     ) -> list[dict[str, Any] | None]:
         """Return the offsets of several partitions, in their order."""
         del connector
-        asked = [dict(it) for it in partitions]
-        encode_json(asked)
-        stored: list[dict[str, Any] | None] = self._pipe.ask(type="offsets", partitions=asked)
+        requested = [dict(it) for it in partitions]
+        encode_json(requested)
+        stored: list[dict[str, Any] | None] = self._pipe.ask(type="offsets", partitions=requested)
         return stored
 
     def put(

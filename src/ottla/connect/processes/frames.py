@@ -1,4 +1,4 @@
-"""The messages between a worker and a connector's process: JSON objects, each behind its length.
+"""The messages between a worker and a connector's process: JSON objects, each after its length.
 
 Records never pass here, and no message can name code. docs/decisions/0035 lists the messages.
 

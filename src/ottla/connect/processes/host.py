@@ -46,6 +46,8 @@ log = logging.getLogger("ottla.connect")
 _READ_BYTES: Final = 1 << 16
 _LINE_BYTES: Final = 8192
 """Longest line that a connector prints, after which it is cut."""
+_LOGGER_CHARACTERS: Final = 256
+"""Of a logger's name that are looked up, in parts."""
 _LAST_READS: Final = 64
 """Of each pipe at the end of a process: more than it has room for. What the process has started may
 go on and print without end."""
@@ -153,7 +155,11 @@ class ConnectorProcess:
             self._listener.on_message(message)
 
     def _log(self, name: str, level: int, text: str, context: str) -> None:
-        logger = logging.getLogger(name)
+        known = name[:_LOGGER_CHARACTERS]
+        while known and known not in logging.Logger.manager.loggerDict:
+            known = known.rpartition(".")[0]
+        # a logger is never freed: a name that is new here takes level and handlers of its parent
+        logger = logging.getLogger(known)
         if logger.isEnabledFor(level):
             extra = {"connector_context": context}
             logger.handle(logger.makeRecord(name, level, "", 0, text, (), None, extra=extra))

@@ -136,7 +136,7 @@ class ProcessRuntime:
 
         While other tasks run there it is abandoned, as on a thread.
         """
-        asked: list[tuple[_Process, Future[list[int]]]] = []
+        pending: list[tuple[_Process, Future[list[int]]]] = []
         with self.lock:
             for name, process in self._processes.items():
                 numbers = process.tasks.intersection(
@@ -145,9 +145,9 @@ class ProcessRuntime:
                 if numbers:
                     process.tasks -= numbers
                     timeout_s = max(0.0, end_s - time.monotonic())
-                    asked.append((process, process.stop_tasks(sorted(numbers), timeout_s)))
+                    pending.append((process, process.stop_tasks(sorted(numbers), timeout_s)))
         unfinished: list[ConnectorTaskId] = []
-        for process, answer in asked:
+        for process, answer in pending:
             try:
                 numbers_left = answer.result(max(0.0, end_s - time.monotonic()) + _ANSWER_S)
             except TimeoutError:

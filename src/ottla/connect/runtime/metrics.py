@@ -1,6 +1,6 @@
 """What a worker measures: its starts, its rebalances and its tasks.
 
-A task records once a batch, on its thread; beans are made when they are asked for.
+A task records once a batch, on its thread; beans are made when they are read.
 
 Kafka: WorkerMetricsGroup, TaskMetricsGroup, SourceTaskMetricsGroup, SinkTaskMetricsGroup and
 ErrorHandlingMetrics of org.apache.kafka.connect.runtime; DistributedHerder.RebalanceMetrics.
@@ -31,6 +31,8 @@ WINDOW: Final = SampleWindow(2, 30_000)
 class WindowedValue(SampledStat):
     """Average and extremes of a window; NaN without values, as in Kafka."""
 
+    __slots__ = ()
+
     def average(self, now_ms: int) -> float:
         """Return the average."""
         samples = self.recorded(now_ms)
@@ -53,7 +55,8 @@ class WindowedValue(SampledStat):
         return average if of else 1 - average
 
 
-def _now_ms() -> int:
+def monotonic_ms() -> int:
+    """Return the time that windows are of."""
     return time.monotonic_ns() // 1_000_000
 
 
@@ -65,7 +68,7 @@ class TaskMetrics:
         self._window = window
         self._stats: dict[str, WindowedValue] = {}
         self._times_ms = dict.fromkeys(RunState, 0)
-        self._state, self._since_ms = RunState.UNASSIGNED, _now_ms()
+        self._state, self._since_ms = RunState.UNASSIGNED, monotonic_ms()
         self._active = self.commits = 0
         self.texts: Mapping[str, str] = {}
         """Classes and versions of connector, task and converters."""
@@ -85,7 +88,7 @@ class TaskMetrics:
     def changed(self, state: RunState) -> None:
         """Take the state of the task."""
         with self._lock:
-            now_ms = _now_ms()
+            now_ms = monotonic_ms()
             self._times_ms[self._state] += now_ms - self._since_ms
             self._state, self._since_ms = state, now_ms
 
@@ -94,36 +97,40 @@ class TaskMetrics:
         with self._lock:
             self._active += count
             self._record(
-                _now_ms(), batch=count, polled=count, poll_ms=elapsed_s * 1000, active=self._active
+                monotonic_ms(),
+                batch=count,
+                polled=count,
+                poll_ms=elapsed_s * 1000,
+                active=self._active,
             )
 
     def wrote(self, count: int, dropped: int) -> None:
         """Take records of a source that were acknowledged, or dropped."""
         with self._lock:
             self._active = max(0, self._active - count)
-            self._record(_now_ms(), written=count - dropped, active=self._active)
+            self._record(monotonic_ms(), written=count - dropped, active=self._active)
 
     def read(self, count: int) -> None:
         """Take the number of records that a sink's consumer has returned."""
         with self._lock:
-            self._record(_now_ms(), read=count)
+            self._record(monotonic_ms(), read=count)
 
     def put(self, count: int, elapsed_s: float) -> None:
         """Take the size and time of a sink's batch."""
         with self._lock:
-            self._record(_now_ms(), batch=count, sent=count, put_ms=elapsed_s * 1000)
+            self._record(monotonic_ms(), batch=count, sent=count, put_ms=elapsed_s * 1000)
 
     def lags(self, active: int) -> None:
         """Take the number of records that a sink has and did not commit."""
         with self._lock:
             self._active = active
-            self._record(_now_ms(), active=active)
+            self._record(monotonic_ms(), active=active)
 
     def committed(self, elapsed_s: float, *, is_success: bool) -> None:
         """Take the time and outcome of a commit of offsets."""
         with self._lock:
             self.commits += 1
-            now_ms = _now_ms()
+            now_ms = monotonic_ms()
             self._record(now_ms, commit_success=float(is_success))
             if is_success:
                 self._record(now_ms, commit_ms=elapsed_s * 1000, completed=1)
@@ -134,7 +141,7 @@ class TaskMetrics:
         """Return the beans of the task and its own, from any thread."""
         tags = {"connector": task.connector, "task": str(task.task)}
         with self._lock:
-            now_ms = _now_ms()
+            now_ms = monotonic_ms()
             kinds = {"connector-task-metrics": {"status": status, **self._task(now_ms)}}
             if self.partition_count is not None:
                 kinds["sink-task-metrics"] = self._sink(now_ms, self.partition_count())
@@ -257,11 +264,11 @@ class StartMetrics:
         if of in self._starting:
             self._starting.discard(of)
             kind = "task" if isinstance(of, ConnectorTaskId) else "connector"
-            self._outcomes[kind].record(float(state is not RunState.FAILED), _now_ms())
+            self._outcomes[kind].record(float(state is not RunState.FAILED), monotonic_ms())
 
     def attributes(self) -> dict[str, float | str]:
         """Return attempts, successes and failures."""
-        now_ms = _now_ms()
+        now_ms = monotonic_ms()
         made: dict[str, float | str] = {}
         for kind, stat in self._outcomes.items():
             made |= {
@@ -297,18 +304,18 @@ class RebalanceMetrics:
     def started(self) -> None:
         """Take the beginning of a rebalance."""
         if self._start_ms is None:
-            self._start_ms = _now_ms()
+            self._start_ms = monotonic_ms()
 
     def completed(self) -> None:
         """Take its end, an assignment."""
-        now_ms = _now_ms()
+        now_ms = monotonic_ms()
         if self._start_ms is not None:
             self._times.record(now_ms - self._start_ms, now_ms)
         self._start_ms, self._end_ms = None, now_ms
 
     def bean(self, protocol: str, leader: str, epoch: int) -> MBean:
         """Return the bean of the worker in its generation."""
-        now_ms = _now_ms()
+        now_ms = monotonic_ms()
         since_ms = math.inf if self._end_ms is None else now_ms - self._end_ms
         attributes: dict[str, float | str] = {
             "connect-protocol": protocol,

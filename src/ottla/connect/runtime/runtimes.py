@@ -1,6 +1,6 @@
 """Where connectors run: chooses a runtime for each, and passes the herder's calls on to it.
 
-A runtime is asked for by the connector's `ottla.runtime`, else by the worker's, else by the class
+A runtime is chosen by the connector's `ottla.runtime`, else by the worker's, else by the class
 of the connector. It is imported and made when the first connector needs it.
 
 Kafka: none; there all of a worker is in one process, as with the runtime `thread`.

@@ -236,9 +236,11 @@ class SinkLoop(RebalanceListener):
         current = {it: self._offsets[it] for it in partitions if it in self._offsets}
         if not current:
             return
+        start_s, is_success = self._control.now_s(), False
         try:
             accepted = self._task.pre_commit(dict(current))
         except Exception:
+            self._metrics.committed(self._control.now_s() - start_s, is_success=False)
             if is_closing:  # whoever has the partitions next reads from the last commit
                 log.exception("%s: Offset commit failed during close", self._control.id)
                 return
@@ -257,10 +259,10 @@ class SinkLoop(RebalanceListener):
         }
         if not offsets:
             return
-        start_s, is_success = self._control.now_s(), False
         try:
             self._context.settle_reports()
         except TimeoutError as error:
+            self._metrics.committed(self._control.now_s() - start_s, is_success=False)
             log.warning("%s: no commit before the dead letters: %s", self._control.id, error)
             return
         try:
