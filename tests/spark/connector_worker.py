@@ -8,6 +8,7 @@ from __future__ import annotations
 import sqlite3
 import sys
 import threading
+import time
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from tests.connect.test_standalone import Rest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ottla.connect.records import SinkRecord
+    from ottla.connect.records import SinkRecord, SourceRecord
     from ottla.types import TopicPartition
 
 TOPIC = "killed"
@@ -53,6 +54,13 @@ class Rows(Sink):
             question = "SELECT max(place) + 1 FROM rows WHERE part = ?"
             (offset,) = database.execute(question, (partition.partition,)).fetchone()
             return None if offset is None else int(offset)
+
+
+def hold(record: SourceRecord) -> SourceRecord:
+    """Return the record as soon as there is the file that its value names."""
+    while not Path(record.value["PATH"]).exists():
+        time.sleep(0.1)
+    return record
 
 
 def main(bootstrap: str, directory: Path, count: str) -> None:

@@ -53,6 +53,7 @@ class Worker:
                 "ottla.spark.checkpoint.dir": str(directory / "checkpoints"),
                 "ottla.spark.trigger.ms": "500",
                 "offset.storage.topic": f"offsets-{directory.name}",
+                "ottla.python.modules": "tests.spark.connector_worker",
             },
         )
 
@@ -209,6 +210,49 @@ def test_a_table_is_read_by_its_growing_column(
     again.close()
     found = sorted(values(node.bootstrap, "orders"), key=lambda it: it["ID"])
     assert found == [{"ID": it, "ITEM": f"item {it}"} for it in range(150)]
+
+
+def test_a_pause_ends_a_read_by_the_growing_column(
+    spark: SparkSession, node: Cluster, worker: Worker, tmp_path: Path
+) -> None:
+    """It does not wait for the batch, which comes once after a resume."""
+    options = {
+        "url": f"jdbc:derby:{tmp_path / 'db'};create=true",
+        "driver": "org.apache.derby.jdbc.EmbeddedDriver",
+        "dbtable": "slow",
+    }
+    gate = tmp_path / "gate"
+    frame = spark.range(3).selectExpr("id AS ID", f"'{gate}' AS PATH")
+    frame.write.format("jdbc").options(**options).mode("append").save()
+    with Admin(bootstrap_servers=node.bootstrap) as admin:
+        admin.create_topic("slow", partitions=1)
+    worker.put(
+        "slow",
+        **{
+            "connector.class": "SparkFormatSource",
+            "format": "jdbc",
+            "topic": "slow",
+            "incrementing.column.name": "ID",
+            "poll.interval.ms": "500",
+            "transforms": "hold",
+            "transforms.hold.type": "ottla.connect.Python",
+            "transforms.hold.function": "tests.spark.connector_worker.hold",
+            **{f"spark.option.{name}": value for name, value in options.items()},
+        },
+    )
+    worker.wait("slow", lambda: spark.streams.active)
+
+    def is_paused() -> bool:
+        _, status = worker.rest.call("GET", "/connectors/slow/status")
+        return [it["state"] for it in status["tasks"]] == ["PAUSED"]
+
+    assert worker.rest.call("PUT", "/connectors/slow/pause")[0] == 202
+    worker.wait("slow", is_paused)
+    gate.touch()
+    assert values(node.bootstrap, "slow") == []
+    assert worker.rest.call("PUT", "/connectors/slow/resume")[0] == 202
+    worker.wait("slow", lambda: len(values(node.bootstrap, "slow")) >= 3)
+    assert sorted(it["ID"] for it in values(node.bootstrap, "slow")) == [0, 1, 2]
 
 
 def test_files_to_a_topic_to_files(

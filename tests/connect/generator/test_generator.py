@@ -241,6 +241,8 @@ INVALID = {
     field("int", range={"min": True}): "x: min and max must be whole numbers",
     field("int", range={"least": 1}): "x: a range has min and max only",
     field("double", range={"max": float("inf")}): "x: min and max must be numbers",
+    field("double", range={"max": 10**400}): "x: min and max must be numbers",
+    field("boolean", odds=10**400): "x: odds must be a number from 0 to 1",
     field("int", range={}, options=[1]): "x: only one of range, options can be set",
     field("int", options=[]): "x: options must be a list that is not empty",
     field("int", options=[1, 1 << 31]): "x: 2147483648 in options is no int32",

@@ -315,4 +315,5 @@ def _iteration(given: Any, bound: int, where: str) -> Make:
 
 
 def _is_number(value: Any) -> bool:
-    return type(value) in {int, float} and math.isfinite(value)
+    # a large int has no float, but an order
+    return type(value) is int or (type(value) is float and math.isfinite(value))

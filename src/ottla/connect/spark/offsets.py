@@ -8,7 +8,7 @@ Kafka: none; org.apache.kafka.connect.storage.ConnectorOffsetBackingStore reads 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.clients.blocking import Consumer
 from ottla.connect.runtime.offsets import OffsetStore
@@ -19,14 +19,17 @@ from ottla.spark.options import write_options
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 
 class OffsetLog:
     """The committed records of the offsets topic; an `OffsetStorage` that is read alone."""
 
-    def __init__(self, topic: str, config: Mapping[str, str]) -> None:
-        """Take settings of a connection by Kafka's names."""
+    def __init__(
+        self, topic: str, config: Mapping[str, str], is_stopping: Callable[[], bool] = bool
+    ) -> None:
+        """Take settings of a connection by Kafka's names, and what ends the wait of `read`."""
+        self._is_stopping = is_stopping
         self.entries: dict[bytes | None, bytes | None] = {}
         plain = {**config, "enable.auto.commit": "false", "auto.offset.reset": "earliest"}
         self._all = Consumer(config=plain)
@@ -41,7 +44,9 @@ class OffsetLog:
         One of them may be this query's own, decided and on its way to be committed.
         """
         ends = self._all.end_offsets(self._partitions)
-        while any(self._committed.position(it) < ends[it] for it in self._partitions):
+        while not self._is_stopping() and any(
+            self._committed.position(it) < ends[it] for it in self._partitions
+        ):
             self.entries.update((it.key, it.value) for it in self._committed.poll(0.2))
 
     def put(self, entries: Mapping[bytes, bytes | None]) -> None:
@@ -65,8 +70,7 @@ def settle(options: Mapping[str, str], location: str) -> None:
     Only then the offsets are those after its rows. The query itself does it later: when it has read
     the offsets already.
     """
-    given: dict[str, Any] = {**options, "checkpointLocation": location}
-    parsed = write_options(given)
+    parsed = write_options({**options, "checkpointLocation": location})
     if Checkpoint(location, parsed.hadoop).read_text("metadata") is None:
         return  # a new query
     with open_cluster(parsed.config, api_timeout_ms=parsed.api_timeout_ms) as cluster:

@@ -201,14 +201,12 @@ class _Query:
             )
         self._spark = self._runtime.spark(self._config)
         while not self._control.is_stopping:
-            if not self._control.wait_while_paused():
-                self._run_until_pause(connector)
-
-    def _run_until_pause(self, connector: Any) -> None:
-        try:
-            self._run_query(connector)
-        except StreamingQueryException as error:
-            raise ConnectException(without_plan(str(error))) from None
+            if self._control.wait_while_paused():
+                continue
+            try:
+                self._run_query(connector)
+            except StreamingQueryException as error:
+                raise ConnectException(without_plan(str(error))) from None
 
     def _run_query(self, connector: Any) -> None:
         if hasattr(connector, "source_class"):
@@ -230,14 +228,22 @@ class _Query:
 
     def _watch(self, query: Any) -> None:
         """Wait until the query is to stop; its error is that of the task."""
-        control = self._control
-        control.report(RunState.RUNNING)
+        self._control.report(RunState.RUNNING)
+        if self._has_ended(query):
+            raise ConnectException(f"the query of {self._name} has ended")
+
+    def _has_ended(self, query: Any) -> bool:
+        """Wait until a query has ended by itself, or stop it as soon as it is to stop."""
         try:
-            while not (control.is_stopping or control.is_paused):
+            while not self._is_over():
                 if query.awaitTermination(_POLL_S):
-                    raise ConnectException(f"the query of {self._name} has ended")
+                    return True
+            return False
         finally:
             query.stop()
+
+    def _is_over(self) -> bool:
+        return self._control.is_stopping or self._control.is_paused
 
     # ------------------------------------------------------------ sources
 
@@ -300,20 +306,24 @@ class _Query:
         """Write the next rows with their offset, by a query of one batch for each read."""
         from pyspark.sql import functions
 
-        control, values = self._control, formats.SOURCE_FORMAT.parse(self._config)
+        values = formats.SOURCE_FORMAT.parse(self._config)
         options = self._sink_options()
         topic = options["decisionTopic"]
         settle(options, self._checkpoint)
-        offsets = OffsetLog(topic, self._runtime.clients("consumer", self._config, ConsumerConfig))
+        clients = self._runtime.clients("consumer", self._config, ConsumerConfig)
+        # a pause does not end the wait: after a resume the offsets would be used, incomplete
+        offsets = OffsetLog(topic, clients, lambda: self._control.is_stopping)
         table = formats.GrowingTable(self._spark, self._config)
-        control.report(RunState.RUNNING)
+        self._control.report(RunState.RUNNING)
         try:
-            while not (control.is_stopping or control.is_paused):
+            while not self._is_over():
                 store = offsets.store()
                 start = (store.get(self._name, formats.PARTITION) or {}).get(formats.OFFSET)
                 end = table.end_after(start)
+                if self._is_over():
+                    break  # the offsets may not have been read to their end
                 if end is None:
-                    control.wait(values["poll.interval.ms"] / 1000)
+                    self._control.wait(values["poll.interval.ms"] / 1000)
                     continue
                 key = store.stored_key(self._name, formats.PARTITION)
                 mark = Row(topic, key=key, value=encode_json({formats.OFFSET: end}))
@@ -333,9 +343,8 @@ class _Query:
                     functions.lit(value).cast(made.schema[name].dataType).alias(name)
                     for name, value in mark._asdict().items()
                 ]
-                self._start(
-                    made.unionByName(tick.select(*fields)), options, once=True
-                ).awaitTermination()
+                batch = made.unionByName(tick.select(*fields))
+                self._has_ended(self._start(batch, options, once=True))
         finally:
             offsets.close()
 
