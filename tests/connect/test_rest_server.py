@@ -215,6 +215,9 @@ def test_tls_with_certificates_of_clients_is_a_login(tmp_path: Path) -> None:
     wrong = {**tls, "listeners.https.ssl.client.auth": "maybe"}
     assert "required, requested, none" in refused(tmp_path, **wrong)
     assert OPEN in refused(tmp_path, **{**tls, "listeners.https.ssl.client.auth": "requested"})
+    trusting_all = {name: it for name, it in tls.items() if "truststore" not in name}
+    for empty in ({}, {"listeners.https.ssl.truststore.location": ""}):
+        assert "a trust store" in refused(tmp_path, **trusting_all, **empty)
     assert "keystore" in refused(tmp_path, listeners="https://127.0.0.1:0")
     both = {**tls, "listeners": "https://127.0.0.1:0,http://0.0.0.0:0"}
     assert OPEN in refused(tmp_path, **both)

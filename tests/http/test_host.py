@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import http.client
 import json
 import logging
 import socket
+import ssl
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -24,10 +26,12 @@ from ottla.metrics.families import Spelling
 from ottla.server.http import app
 from ottla.server.http.app import NodeHealth
 from ottla.server.logging.lines import configure_logging
+from tests.server.security.certificates import Authority
 from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from starlette.responses import Response
 
@@ -143,6 +147,79 @@ def test_idle_connections_do_not_keep_a_probe_out(server: HttpHost) -> None:
     assert idle[-1].answer().startswith(b"HTTP/1.1 200")
     for one in (probe, *idle):
         one.close()
+
+
+def test_handshakes_that_never_end_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond the limit the oldest is ended, in time all; a probe is answered meanwhile."""
+    monkeypatch.setattr(host, "CONNECTIONS_MAX", 3)
+    monkeypatch.setattr(host, "REQUEST_LIMIT_S", WAIT_S)
+    authority = Authority()
+    location = authority.issue("localhost").write_pem(tmp_path / "keys")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(location)
+    trust = ssl.create_default_context(cadata=authority.pair.certificate_pem)
+    running = HttpHost("127.0.0.1", 0, "metrics and probes")
+    running.begin()
+    running.start(make_pages, Access(context))
+    silent = [Client(running) for _ in range(6)]
+    for client in silent[:3]:
+        assert client.answer() == b""
+        client.close()
+    port = running.address[1]
+    probe = http.client.HTTPSConnection("localhost", port, timeout=WAIT_S, context=trust)
+    probe.request("GET", "/livez")
+    assert probe.getresponse().read() == b"ok"
+    probe.close()
+    running.stop()
+    for client in silent[3:]:
+        assert client.answer() == b""
+        client.close()
+
+
+def test_a_handshake_has_the_time_of_a_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever sends nothing is ended by itself."""
+    monkeypatch.setattr(host, "REQUEST_LIMIT_S", LIMIT_S)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(Authority().issue("localhost").write_pem(tmp_path / "keys"))
+    running = HttpHost("127.0.0.1", 0, "metrics and probes")
+    running.begin()
+    running.start(make_pages, Access(context))
+    client = Client(running)
+    assert client.answer() == b""
+    client.close()
+    running.stop()
+
+
+def test_the_host_goes_on_when_the_system_has_no_more_files(
+    server: HttpHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An accept that fails is tried again."""
+    monkeypatch.setattr(host, "_ACCEPT_RETRY_S", LIMIT_S)
+    failures = [OSError(errno.EMFILE, "Too many open files"), ConnectionAbortedError()]
+
+    def ask() -> None:
+        client = Client(server)
+        client.send(REQUEST)
+        assert client.answer().startswith(b"HTTP/1.1 200")
+        client.close()
+
+    ask()
+    loop: Any = server._loop
+    accept = loop.sock_accept
+
+    async def failing(listening: socket.socket) -> Any:
+        if failures:
+            raise failures.pop()
+        return await accept(listening)
+
+    loop.sock_accept = failing
+    for _ in range(4):
+        ask()
+    assert not failures
 
 
 def test_an_idle_connection_goes_before_one_that_waits(

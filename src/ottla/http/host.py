@@ -16,11 +16,15 @@ import logging
 import socket
 import threading
 from base64 import b64encode
+from contextlib import suppress
+from functools import partial
 from hmac import compare_digest
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 import h11
+import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
@@ -39,8 +43,10 @@ if TYPE_CHECKING:
     from ottla.config.secret import Secret
 
 REQUEST_LIMIT_S = 5.0
-"""Time limit for a request to arrive, and for the first one of a connection to begin."""
+"""Time limit for a request to arrive, for the first one of a connection to begin, and for a TLS
+handshake."""
 CONNECTIONS_MAX = 64
+"""And as many more whose TLS handshake has not ended."""
 _UNFINISHED = {h11.IDLE, h11.SEND_BODY, h11.ERROR}
 """States of the client before its request is complete."""
 
@@ -238,6 +244,8 @@ START_DELAY_S = 1.0
 """Delay of the import: it would slow a node's start; connections wait in the backlog."""
 STOP_LIMIT_S = 2.0
 _BACKLOG = 128
+_ACCEPT_RETRY_S = 1.0
+"""After an error of the system, as too many open files, which stays for a while."""
 _KEEP_ALIVE_S = 12
 """Less than usual scrape intervals: a connection must not end just as a request is sent."""
 
@@ -301,7 +309,7 @@ class HttpHost:
         self._is_stopping = False
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._stopped: asyncio.Event | None = None
+        self._accepting: asyncio.Task[None] | None = None
         self._thread: threading.Thread | None = None
 
     def start(self, make_pages: Callable[[], Sequence[Page]], access: Access | None = None) -> None:
@@ -320,8 +328,8 @@ class HttpHost:
         """End the host and wait for its thread."""
         with self._lock:
             self._is_stopping = True
-            if self._loop is not None and self._stopped is not None:
-                self._loop.call_soon_threadsafe(self._stopped.set)
+            if self._loop is not None and self._accepting is not None:
+                self._loop.call_soon_threadsafe(self._accepting.cancel)
         self._may_begin.set()
         if self._thread is not None:
             self._thread.join(STOP_LIMIT_S)
@@ -337,17 +345,12 @@ class HttpHost:
                 log.exception(text, extra={"event": "http.failed"})
 
     async def _serve(self, pages: Sequence[Page], access: Access) -> None:
-        import uvicorn
-
-        from ottla.http.host import HttpConnection, make_app
-
         private = [page.path for page in pages if not page.is_public]
         if private and access.login is None and not is_loopback(self.address[0]):
             raise UnsafePages(
                 f"{', '.join(private)}: other machines reach {self.address[0]}; set a login, or "
                 "listen on 127.0.0.1"
             )
-        stopped = asyncio.Event()
         config = uvicorn.Config(
             make_app(pages, access.login),
             loop="asyncio",
@@ -365,21 +368,62 @@ class HttpHost:
         # its warnings concern untrusted input, one line for each request
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         config.load()
-        config.ssl = access.context
         server = uvicorn.Server(config)
         server.lifespan = config.lifespan_class(config)
+        loop = asyncio.get_running_loop()
+        accepting = loop.create_task(self._accept(server, access.context))
         with self._lock:
-            self._loop, self._stopped = asyncio.get_running_loop(), stopped
+            self._loop, self._accepting = loop, accepting
             if self._is_stopping:
                 return
         try:
-            await server.startup(sockets=[self._socket])
-            await stopped.wait()  # the library's own loop would wake ten times a second
+            await server.startup(sockets=[])
+            with suppress(asyncio.CancelledError):  # `stop`
+                await accepting  # the library's own loop would wake ten times a second
             server.should_exit = True
             await server.shutdown(sockets=[self._socket])
         finally:
             with self._lock:
                 self._loop = None
+
+    async def _accept(self, server: uvicorn.Server, context: ssl.SSLContext | None) -> None:
+        """Accept connections; the oldest handshake ends when there are too many.
+
+        The library and the loop count a connection over TLS only when it is secured, and clients
+        that never end a handshake would take all the files of the process.
+        """
+        loop = asyncio.get_running_loop()
+        make = partial(
+            HttpConnection,
+            config=server.config,
+            server_state=server.server_state,
+            app_state=server.lifespan.state,
+        )
+        limit_s = None if context is None else REQUEST_LIMIT_S
+        handshakes: dict[asyncio.Task[None], socket.socket] = {}
+        self._socket.setblocking(False)
+
+        async def begin(accepted: socket.socket) -> None:
+            with suppress(OSError):  # of an untrusted client
+                await loop.connect_accepted_socket(
+                    make, accepted, ssl=context, ssl_handshake_timeout=limit_s
+                )
+
+        while True:
+            try:
+                accepted, _ = await loop.sock_accept(self._socket)
+            except ConnectionError:
+                continue  # it is closed again
+            except OSError:
+                await asyncio.sleep(_ACCEPT_RETRY_S)
+                continue
+            task = loop.create_task(begin(accepted))
+            handshakes[task] = accepted
+            task.add_done_callback(handshakes.pop)
+            for oldest in islice(handshakes.values(), max(len(handshakes) - CONNECTIONS_MAX, 0)):
+                with suppress(OSError):  # it ends already
+                    oldest.shutdown(socket.SHUT_RDWR)
+            await asyncio.sleep(0)  # the others' turn: an accept that need not wait has none
 
 
 def is_loopback(address: str) -> bool:

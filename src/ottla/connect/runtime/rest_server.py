@@ -16,6 +16,7 @@ from ottla.connect.errors import ConnectException
 from ottla.connect.runtime.rest_access import EXTENSIONS, OPEN, READ_ONLY, RestAccess, read_users
 from ottla.http.host import Access, HttpHost, is_loopback
 from ottla.network.tls_context import (
+    PEM,
     TlsError,
     TlsSettings,
     client_context,
@@ -131,7 +132,10 @@ class RestServer:
             self._context = server_context(made)
         except TlsError as error:
             raise ConnectException(str(error)) from error
-        self._asks_certificate = made.client_auth == "required"
+        # without a trust store whoever has a certificate of a public authority would be let in
+        trust = made.trust
+        has_trust = bool(trust.location or (trust.certificates and trust.type == PEM))
+        self._asks_certificate = made.client_auth == "required" and has_trust
 
     def _is_safe(self, listener: RestListener) -> bool:
         has_certificate = self._asks_certificate and listener.scheme == _HTTPS
@@ -147,8 +151,9 @@ class RestServer:
         if not is_safe and not _is_local(host):
             raise ConnectException(
                 f"listeners: other machines reach {host}, where each may configure connectors: set "
-                f"{EXTENSIONS} or ssl.client.auth=required with connect.protocol=sessioned, listen "
-                f"on 127.0.0.1, or accept it by {OPEN}=true (docs/connect.md)"
+                f"{EXTENSIONS} or ssl.client.auth=required and a trust store, with "
+                f"connect.protocol=sessioned, listen on 127.0.0.1, or accept it by {OPEN}=true "
+                "(docs/connect.md)"
             )
         try:
             server = HttpHost(host, listener.port, "the REST API")
