@@ -177,6 +177,10 @@ def test_a_refused_record_that_is_tolerated_is_passed() -> None:
     thread.join(WAIT_S)
     assert task.committed == [("a", 7), ("bad", None), ("c", 7)]
     assert store.offsets == [{"at": 2}]
+    control.metrics.texts = {"connector-type": "source"}
+    figures = control.metrics.beans(TASK, "running")[1].attributes
+    names = ("source-record-poll-total", "source-record-write-total", "source-record-active-count")
+    assert [figures[it] for it in names] == [3, 2, 0]
 
 
 def test_a_stop_comes_once_and_holds_nobody_up() -> None:

@@ -338,6 +338,28 @@ def test_a_task_that_hangs_ends_with_its_process(how: str) -> None:
     worker.close()
 
 
+def test_a_connector_fails_that_has_no_process_after_its_task_has_hung(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also the other tasks are stopped."""
+    worker = Worker(grace_ms=100)
+    worker.start("bad", how="hang")
+    worker.start("other")
+
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.EMFILE, "no more files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(worker.runtime.host, "start", refuse)
+        tasks = [ConnectorTaskId(it, 0) for it in ("bad", "other")]
+        worker.runtime.stop_tasks(tasks, time.monotonic() + 0.1)
+    state, trace = worker.connectors["bad"][-1]
+    assert state is RunState.FAILED
+    assert "no more files" in (trace or "")
+    assert not worker.runtime._processes["other"].tasks
+    worker.close()
+
+
 def test_a_process_that_does_not_answer_is_killed(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

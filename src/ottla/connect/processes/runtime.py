@@ -167,8 +167,13 @@ class ProcessRuntime:
             connector, process.connector = process.connector, None
         log.error("Graceful stop of tasks of %s failed: its process is killed.", process.name)
         process.kill("was killed: a task did not stop in time")
-        if connector is not None:
+        if connector is None:
+            return
+        try:
             self.start_connector(process.name, *connector)
+        except Exception as error:  # noqa: BLE001 - its state; other tasks are still to be stopped
+            trace = trace_of(error)
+            self.reports.connector_state(process.name, RunState.FAILED, trace, process.version)
 
     def _end_if_empty(self, process: _Process) -> None:
         if (

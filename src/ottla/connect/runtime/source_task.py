@@ -172,7 +172,7 @@ class SourceLoop:
                         self._refuse(error)
                 queue.popleft()  # not before: the offset of a refused record is never passed
                 count += 1
-                dropped += delivery is None
+                dropped += offset is None
                 self._task.commit_record(record, offset)
                 if record.source_partition is not None:
                     self._committable[key] = (record.source_partition, record.source_offset)
