@@ -6,7 +6,7 @@ Kafka: org.apache.kafka.connect.runtime.rest.RestClient.
 from __future__ import annotations
 
 import json
-from http.client import HTTPConnection, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlsplit
 
@@ -49,7 +49,7 @@ def exchange(
         connection.request(method, target, body or None, dict(headers))
         answer = connection.getresponse()
         return answer.status, answer.read(_ANSWER_BYTES), answer.getheader("location")
-    except OSError as error:
+    except (OSError, HTTPException) as error:
         text = f"IO Error trying to forward REST request: {error}"
         raise ConnectException(text) from error
     finally:

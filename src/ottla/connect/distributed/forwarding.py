@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
@@ -15,6 +16,7 @@ from ottla.connect.distributed.herder import RequestTarget
 from ottla.connect.distributed.signing import ALGORITHM, DIGESTS, SIGNATURE, is_signed
 from ottla.connect.errors import BadRequestException
 from ottla.connect.runtime.rest import ConnectApi, HttpError, RestAnswer
+from ottla.http.host import BODY_BYTES_MAX
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -32,6 +34,8 @@ _CONFLICT: Final = (
 )
 _TASKS_BYTES_MAX: Final = 16 << 20
 """Of the settings of a connector's tasks from another worker; Kafka has no limit."""
+_LARGE_MAX: Final = 4
+"""Bodies above BODY_BYTES_MAX at a time: whether one is signed is known only at its end."""
 _NO_KEY: Final = (
     "This worker is still starting up and has not been able to read a session key from the config "
     "topic yet"
@@ -45,11 +49,13 @@ class DistributedApi(ConnectApi):
         """Take the worker, and the id of the cluster that it works on."""
         super().__init__(worker, cluster_id)
         self._distributed = worker
+        self._large = threading.BoundedSemaphore(_LARGE_MAX)
+        """Not of asyncio: each listener has a loop of its own."""
         self._routes["POST", "connectors/*/tasks"] = self._take_tasks
 
     def pages(self, rules: RestAccess | None = None) -> list[Page]:
         """Return the page of all paths, and one of requests between workers."""
-        path = "/connectors/{name}/tasks"
+        path = "/connectors/{name:path}/tasks"  # a name may have slashes
         *others, every = super().pages(rules)
         return [*others, every._replace(path=path, body_bytes_max=_TASKS_BYTES_MAX), every]
 
@@ -92,11 +98,18 @@ class DistributedApi(ConnectApi):
 
     async def _take_tasks(self, request: Request, name: str) -> RestAnswer:
         """Write the settings of tasks that another worker's connector has made."""
-        await self._check_signature(request)
+        size = request.headers.get("content-length")
+        is_large = size is None or int(size) > BODY_BYTES_MAX
+        if is_large and not self._large.acquire(blocking=False):
+            raise HttpError(503, f"{_LARGE_MAX} large requests are read: try again later")
         try:
+            await self._check_signature(request)
             configs = json.loads(await request.body())
         except ValueError as error:
             raise HttpError(500, f"Unexpected end or character of JSON: {error}") from None
+        finally:
+            if is_large:
+                self._large.release()
         if not isinstance(configs, list) or not all(isinstance(it, dict) for it in configs):
             raise HttpError(500, "Cannot deserialize the settings of tasks from this JSON")
         return RestAnswer(await self._call(lambda it: it.put_task_configs(name, configs)))
