@@ -84,25 +84,23 @@ def _restored_log_levels() -> Iterator[None]:
             logging.getLogger(name).setLevel(before.get(name, logging.NOTSET))
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_fixture_setup(
-    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
-) -> Iterator[None]:
-    """Remember the node that the tests of a process share."""
-    made = yield
-    if fixturedef.argname == "_shared_kafka_cluster":
-        request.config.stash[_SHARED] = made
-    return made
+@pytest.fixture(scope="session")
+def _shared_kafka_cluster(request: pytest.FixtureRequest, _shared_kafka_cluster: Any) -> Any:
+    """Remember the node that the tests of a process share, unless it is of `--ottla-url`."""
+    if not request.config.getoption("--ottla-url"):
+        request.config.stash[_SHARED] = _shared_kafka_cluster
+    return _shared_kafka_cluster
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+@pytest.fixture(scope="module", autouse=True)
+def _stopped_shared_node(request: pytest.FixtureRequest) -> Iterator[None]:
     """Stop the shared node at the end of a module; its next user starts it again.
 
     Tests replace methods of files, logs and controllers, which a node of other tests would call.
     """
-    shared = item.config.stash.get(_SHARED, None)
-    if nextitem and nextitem.path != item.path and shared and shared.is_running:
+    yield
+    shared = request.config.stash.get(_SHARED, None)
+    if shared and shared.is_running:
         shared.stop()
 
 

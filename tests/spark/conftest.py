@@ -40,6 +40,7 @@ def spark(spark_files: Path) -> Iterator[SparkSession]:
         "spark.eventLog.enabled": "true",
         "spark.eventLog.compress": "false",
         "spark.eventLog.dir": (spark_files / "events").as_uri(),
+        "spark.driver.extraJavaOptions": f"-Dderby.stream.error.file={spark_files / 'derby.log'}",
     }
     made = session(
         "ottla tests", class_cache=False, fast_start=True, temp_dir=spark_files, config=config
