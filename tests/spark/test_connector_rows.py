@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import json
 from decimal import Decimal
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +14,7 @@ import pytest
 
 from ottla.connect.errors import ConnectException
 from ottla.connect.spark.rows import ROWS, TaskSettings, from_topics, schema_of, to_topics
-from ottla.connect.spark.runtime import without_plan
+from ottla.connect.spark.runtime import _Query, without_plan
 
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
 _WORKER = {
@@ -124,3 +126,13 @@ def test_a_failure_says_nothing_of_the_options() -> None:
     text = "boom\n=== Streaming Query ===\nFileSink[x, [fs.s3a.secret.key=canary]]"
     assert without_plan(text) == "boom"
     assert "canary" not in repr(_settings(**{"spark.option.password": "canary"}))
+
+
+def test_no_name_of_a_connector_leads_out_of_the_checkpoints() -> None:
+    """Each has a directory of its own."""
+    runtime: Any = SimpleNamespace(value=lambda *_: "/checkpoints/", converters={}, modules=())
+    names = {"a": "a", "..": "%2E%2E", ".": "%2E", "../b": "..%2Fb"}
+    for name, expected in names.items():
+        start: Any = SimpleNamespace(connector_config={}, task=SimpleNamespace(connector=name))
+        query: Any = _Query(runtime, start, runtime, Path())
+        assert query._checkpoint == f"/checkpoints/{expected}"

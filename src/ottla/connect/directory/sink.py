@@ -207,10 +207,11 @@ class DirectorySinkTask(SinkTask):
             offset = next_offset(self.directory, partition)
             if offset is not None:
                 offsets[partition] = offset
-        # the group commits these offsets, but a crash may have come before the names were on disk
-        for directory in {self.directory / it.topic for it in offsets}:
-            self.disk.sync_directory(directory)
-            self.disk.sync_directory(self.directory)
+        # these offsets are committed, but a crash may have come before the names were on the disk
+        for directory in {self.directory / it.topic for it in partitions}:
+            if directory.is_dir():
+                self.disk.sync_directory(directory)
+                self.disk.sync_directory(self.directory)
         for partition, offset in offsets.items():
             self.context.seek(partition, offset)
 

@@ -26,7 +26,7 @@ class OffsetLog:
     """The committed records of the offsets topic; an `OffsetStorage` that is read alone."""
 
     def __init__(
-        self, topic: str, config: Mapping[str, str], is_stopping: Callable[[], bool] = bool
+        self, topic: str, config: Mapping[str, str], is_stopping: Callable[[], bool] = lambda: False
     ) -> None:
         """Take settings of a connection by Kafka's names, and what ends the wait of `read`."""
         self._is_stopping = is_stopping

@@ -254,7 +254,10 @@ class _Query:
             raise ConnectException(
                 f"{CHECKPOINTS} is not set: queries are exactly once by their checkpoints"
             )
-        return f"{directory.rstrip('/')}/{quote(self._name, safe='')}"
+        name = quote(self._name, safe="")
+        if name in {".", ".."}:  # they would lead out of the directory
+            name = name.replace(".", "%2E")
+        return f"{directory.rstrip('/')}/{name}"
 
     def _sink_options(self, **more: str) -> dict[str, str]:
         clients = self._runtime.clients("producer", self._config, ProducerConfig)
