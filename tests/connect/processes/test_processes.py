@@ -268,6 +268,23 @@ def test_a_server_that_cannot_start_is_tried_again(monkeypatch: pytest.MonkeyPat
     worker.close()
 
 
+def test_a_host_that_cannot_start_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends with the last of those that have got it."""
+    monkeypatch.setattr(ProcessHost, "_shared", None)
+    monkeypatch.setattr(ProcessHost, "_users", 0)
+
+    def refuse(_: ProcessHost) -> None:
+        raise OSError(errno.EMFILE, "no more files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ProcessHost, "__init__", refuse)
+        with pytest.raises(OSError, match="no more files"):
+            ProcessHost.acquire()
+    made = ProcessHost.acquire()
+    ProcessHost.release()
+    assert not made._thread.is_alive()
+
+
 def test_a_fork_that_fails_harms_no_other() -> None:
     """The server answers why, and goes on."""
     script = f"""

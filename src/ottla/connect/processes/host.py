@@ -271,9 +271,9 @@ class ProcessHost:
     def acquire(cls) -> ProcessHost:
         """Return the host of this process, which ends with the last `release`."""
         with cls._shared_lock:
-            cls._users += 1
             if cls._shared is None:
                 cls._shared = cls()
+            cls._users += 1
             return cls._shared
 
     @classmethod

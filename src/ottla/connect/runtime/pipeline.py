@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ottla.clients.consumer.record_decoder import ConsumerRecord
     from ottla.connect.converters import Converter, HeaderConverter
-    from ottla.connect.plugins import Plugins
+    from ottla.connect.plugins import Plugin, Plugins
     from ottla.connect.predicates import Predicate
     from ottla.connect.records import ConnectRecord, SourceRecord
     from ottla.connect.runtime.tolerance import ErrorHandler
@@ -32,6 +32,17 @@ def below(config: Mapping[str, str], prefix: str) -> dict[str, str]:
     """Return the settings with a prefix, without it."""
     cut = len(prefix)
     return {name[cut:]: value for name, value in config.items() if name.startswith(prefix)}
+
+
+def converter_plugin(
+    part: str, plugins: Plugins, connector: Mapping[str, str], worker: Mapping[str, str]
+) -> tuple[Plugin, Mapping[str, str]]:
+    """Return the converter of a record's key, value or header, and the settings that name it."""
+    name, type_, default = f"{part}.converter", "converter", ""
+    if part == "header":
+        type_, default = "header_converter", "SimpleHeaderConverter"
+    config = connector if name in connector else worker
+    return plugins.find(config.get(name, default), type_), config
 
 
 class Converters(NamedTuple):
@@ -47,17 +58,15 @@ class Converters(NamedTuple):
     ) -> Converters:
         """Make them; a connector's settings of one count only if it names its class."""
 
-        def configured(name: str, default: str | None) -> tuple[Any, dict[str, str]]:
-            config = connector if name in connector else worker
-            type_ = "header_converter" if name == "header.converter" else "converter"
-            kind = config.get(name, default) or ""
-            return plugins.find(kind, type_).create(), below(config, f"{name}.")
+        def configured(part: str) -> tuple[Any, dict[str, str]]:
+            plugin, config = converter_plugin(part, plugins, connector, worker)
+            return plugin.create(), below(config, f"{part}.converter.")
 
-        key, key_settings = configured("key.converter", None)
+        key, key_settings = configured("key")
         key.configure(key_settings, is_key=True)
-        value, value_settings = configured("value.converter", None)
+        value, value_settings = configured("value")
         value.configure(value_settings, is_key=False)
-        header, header_settings = configured("header.converter", "SimpleHeaderConverter")
+        header, header_settings = configured("header")
         header.configure_header(header_settings)
         return cls(key, value, header)
 

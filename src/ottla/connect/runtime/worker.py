@@ -19,7 +19,7 @@ from ottla.config.client import ConsumerConfig, ProducerConfig
 from ottla.connect.connector import SinkTask, SourceTask
 from ottla.connect.errors import ConnectException
 from ottla.connect.runtime.log_context import set_connector_context
-from ottla.connect.runtime.pipeline import Converters, Pipeline, below, steps_of
+from ottla.connect.runtime.pipeline import Converters, Pipeline, below, converter_plugin, steps_of
 from ottla.connect.runtime.sink_offsets import connector_admin
 from ottla.connect.runtime.sink_task import SinkContext, SinkLoop
 from ottla.connect.runtime.source_task import OffsetReader, SourceLoop
@@ -301,13 +301,13 @@ class TaskWorker:
             "task-class": start.config.get("task.class", ""),
             "task-version": plugin.version,
         }
-        for name, default in (("key", ""), ("value", ""), ("header", "SimpleHeaderConverter")):
-            key, kind = f"{name}.converter", "header_converter" if name == "header" else "converter"
-            used = start.connector_config.get(key) or self._settings.get(key, default)
-            found = self._plugins.find(used, kind)
+        for part in ("key", "value", "header"):
+            converter, _ = converter_plugin(
+                part, self._plugins, start.connector_config, self._settings
+            )
             texts |= {
-                f"{name}-converter-class": found.java_class,
-                f"{name}-converter-version": found.version,
+                f"{part}-converter-class": converter.java_class,
+                f"{part}-converter-version": converter.version,
             }
         return texts
 
