@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -86,6 +87,22 @@ def test_what_cannot_be_resolved_is_named(changes: dict[str, str], message: str)
     """No class is loaded by its name."""
     (problem,) = resolve({**PROVIDERS, **changes}, ENVIRON).problems
     assert message in problem.message
+
+
+def test_files_that_are_none_are_problems(tmp_path: Path) -> None:
+    """A pipe is not waited for, a malformed file shows no line, braces are no pattern."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "malformed").write_text("x=canary\\uZZ\n")
+    (tmp_path / "{0").write_bytes(b"\xff")
+    for text, message in (
+        (f"file:{tmp_path}/pipe:x", "pipe: not a regular file"),
+        (f"file:{tmp_path}/malformed:x", "malformed: Malformed \\uxxxx encoding in line 1"),
+        (f"dir:{tmp_path}:{{0", "is no text in UTF-8"),
+        ("file:/a\0b:x", "null byte"),
+    ):
+        (problem,) = resolve({**PROVIDERS, "x": f"${{{text}}}"}, {}).problems
+        assert message in problem.message
+        assert "canary" not in problem.message
 
 
 def test_without_providers_nothing_is_read() -> None:

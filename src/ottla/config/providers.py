@@ -10,13 +10,15 @@ config.provider.{FileConfigProvider, DirectoryConfigProvider, EnvVarConfigProvid
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from ottla.config.problems import ConfigProblem
-from ottla.config.properties import parse_properties
+from ottla.config.properties import PropertiesError, parse_properties
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -70,11 +72,13 @@ class FileProvider:
     def get(self, path: str, key: str) -> str | None:
         """Return a property."""
         found = self._paths.checked(path) if path else None
-        return (
-            None
-            if found is None
-            else parse_properties(_read(found, "Could not read properties from file {}")).get(key)
-        )
+        if found is None:
+            return None
+        failure = f"Could not read properties from file {found}"
+        try:
+            return parse_properties(_read(found, failure)).get(key)
+        except PropertiesError as error:
+            raise ProviderError(f"{failure}: {error}") from None
 
 
 class DirectoryProvider:
@@ -89,7 +93,7 @@ class DirectoryProvider:
         if found is None or "/" in key or key in {"", ".", ".."}:
             return None
         file = found / key
-        text = "Could not read file {} for property " + key
+        text = f"Could not read file {file} for property {key}"
         return _read(file, text) if file.is_file() else None
 
 
@@ -161,7 +165,7 @@ class ConfigTransformer:
                 continue
             try:
                 values[setting] = _VARIABLE.sub(value_of, text)
-            except ProviderError as error:
+            except ValueError as error:  # also of a path that no system can have
                 problems.append(ConfigProblem(setting, text, f"{setting}: {error}"))
         return Resolved(values, problems, references)
 
@@ -194,14 +198,16 @@ def _below(prefix: str, given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _read(path: Path, failure: str) -> str:
-    """Return a file's text; `failure` is Kafka's text, `{}` the path."""
+    """Return a file's text; `failure` is Kafka's text for one that cannot be read."""
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe may wait for ever
+            raise OSError(errno.EINVAL, "not a regular file")
         with path.open("rb") as file:
             data = file.read(_MAX_BYTES + 1)
         if len(data) > _MAX_BYTES:
             raise ProviderError(f"{path} has more than {_MAX_BYTES} bytes")
         return data.decode("utf-8")
     except OSError as error:
-        raise ProviderError(f"{failure.format(path)}: {error.strerror}") from None
+        raise ProviderError(f"{failure}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ProviderError(f"{path} is no text in UTF-8") from None

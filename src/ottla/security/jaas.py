@@ -107,6 +107,8 @@ def read_sections(text: str) -> dict[str, list[str]]:
         opening = next(tokens, _Token(None))
         if name.text is None or opening.sign != "{":
             raise ValueError(f"section {len(sections) + 1} of the login file has no name or no {{")
+        if name.text in sections:
+            raise ValueError(f"section {name.text} of the login file is there twice")
         entries = sections[name.text] = []
         start = opening.end
         for token in tokens:
@@ -169,9 +171,11 @@ _MECHANISMS: Final = {
 
 
 def login_file_path(options: str) -> str | None:
-    """Return the file that the options of a Java process name, None without one."""
-    found = _OPTION.search(options)
-    return None if found is None else next(part for part in found.groups() if part is not None)
+    """Return the file that the options of a Java process name last, None without one."""
+    path = None
+    for option in _OPTION.finditer(options):
+        path = next(part for part in option.groups() if part is not None)
+    return path
 
 
 def entries_by_mechanism(text: str, *sections: str) -> dict[str, str]:

@@ -184,10 +184,22 @@ def test_the_login_file_of_java_gives_the_logins_of_listeners() -> None:
     assert users_of(jaas_options(ListenerSettings(changed, "INSIDE"), "PLAIN"))("x", "y")
 
 
-@pytest.mark.parametrize("text", ["KafkaServer", "KafkaServer { a b;", "KafkaServer { x; }", "{};"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "KafkaServer",
+        "KafkaServer { a b;",
+        "KafkaServer { x; }",
+        "{};",
+        "KafkaServer { x required; }; KafkaServer { x required; };",
+    ],
+)
 def test_a_malformed_login_file_is_an_error(text: str) -> None:
-    """So is one that is missing; no line of it is repeated."""
-    options = {"KAFKA_OPTS": '-Djava.security.auth.login.config="/a b"'}
+    """So is one that is missing; no line of it is repeated. The last one of a line counts."""
+    options = {
+        "KAFKA_OPTS": "-Djava.security.auth.login.config=/before "
+        '-Djava.security.auth.login.config="/a b"'
+    }
     with pytest.raises(ConfigErrors, match="login file"):
         node_settings(None, {}, environment=node_environment(options, {"/a b": text}.__getitem__))
 
