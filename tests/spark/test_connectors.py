@@ -14,6 +14,7 @@ import pytest
 from examples import connect_pipeline
 from ottla import Admin, Consumer, TopicPartition
 from ottla.connect.generator.source import Generator
+from ottla.connect.spark.formats import GrowingTable
 from ottla.streams import Streams
 from ottla.testing.connect import collect
 from tests.connect.test_simple import Numbers
@@ -210,6 +211,19 @@ def test_a_table_is_read_by_its_growing_column(
     again.close()
     found = sorted(values(node.bootstrap, "orders"), key=lambda it: it["ID"])
     assert found == [{"ID": it, "ITEM": f"item {it}"} for it in range(150)]
+
+
+def test_files_that_come_later_have_new_rows(spark: SparkSession, tmp_path: Path) -> None:
+    """A growing column of files finds them without a restart."""
+    path = str(tmp_path / "files")
+    spark.range(3).write.parquet(path)
+    config = {"format": "parquet", "topic": "t", "incrementing.column.name": "id"}
+    table = GrowingTable(spark, config | {"spark.option.path": path})
+    assert table.end_after(None) == 2
+    assert table.end_after(2) is None
+    spark.range(3, 5).write.mode("append").parquet(path)
+    assert table.end_after(2) == 4
+    assert sorted(it.id for it in table.rows(2, 4).collect()) == [3, 4]
 
 
 def test_a_pause_ends_a_read_by_the_growing_column(

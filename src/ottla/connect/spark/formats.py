@@ -211,12 +211,12 @@ class GrowingTable:
     """The rows of a format by a column that only grows."""
 
     def __init__(self, spark: SparkSession, config: Mapping[str, str]) -> None:
-        """Open the format."""
+        """Take the settings."""
         values = SOURCE_FORMAT.parse(config)
         reader = spark.read.format(values["format"]).options(**below(config, OPTIONS))
         if values["schema"] is not None:
             reader = reader.schema(values["schema"])
-        self._frame = reader.load()
+        self._reader = reader
         self._column: str = values[GROWING]
         self._limit: int = values["batch.max.rows"]
 
@@ -224,6 +224,8 @@ class GrowingTable:
         """Return the last value of the next rows, None if there are none."""
         from pyspark.sql import functions
 
+        # again each time: a frame has the list of files, and the columns, of when it was loaded
+        self._frame = self._reader.load()
         column = self._frame[self._column]
         # rows without a value are never read: they sort first, and would fill every first batch
         is_new = column.isNotNull() if start is None else column > functions.lit(start)
@@ -239,7 +241,7 @@ class GrowingTable:
         return end
 
     def rows(self, start: Any, end: Any) -> DataFrame:
-        """Return the rows after a value, up to another."""
+        """Return the rows after a value, up to the end that `end_after` has returned."""
         from pyspark.sql import functions
 
         column = self._frame[self._column]
