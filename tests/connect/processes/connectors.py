@@ -51,8 +51,10 @@ class FaultyTask(SourceTask):
             case "leak":
                 self._leak.append(bytearray(os.urandom(1 << 20) * 8))
             case "hang":
+                Path(self._config["file"]).touch()
                 time.sleep(3600)
             case "hold":
+                Path(self._config["file"]).touch()
                 ctypes.PyDLL(None).pause()  # in C, with the interpreter's lock
             case "print":
                 print(self._config.get("text", "tea"), flush=True)

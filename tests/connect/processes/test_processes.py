@@ -35,7 +35,7 @@ from ottla.connect.runtime.state import ConnectorTaskId, RunState, TargetState
 from ottla.connect.settings import STANDALONE
 from ottla.metrics.families import Exposition
 from ottla.testing.cluster import Cluster
-from tests.waits import wait_for
+from tests.waits import WAIT_S, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -93,9 +93,15 @@ class Worker:
         """Start a connector and its only task, and wait until both run."""
         config = {"connector.class": "Faulty", "name": name, **config}
         self.runtime.start_connector(name, config, TargetState.STARTED)
+        wait_for(lambda: self.connectors.get(name))  # its task may end the process before
         task = ConnectorTaskId(name, 0)
         self.runtime.start_task(StartTask(task, config, config, TargetState.STARTED))
-        wait_for(lambda: self.connectors.get(name) and self.tasks.get(f"{name}-0"))
+        wait_for(lambda: self.tasks.get(f"{name}-0"))
+
+    def start_hanging(self, name: str, how: str, file: Path) -> None:
+        """Start a connector whose task hangs, and wait until it does."""
+        self.start(name, how=how, file=str(file))
+        wait_for(file.exists)
 
     def failure(self, task: str) -> str:
         """Wait for the failure of a task, and return the first line of its trace."""
@@ -304,7 +310,7 @@ server.main()
         other,
         Popen([sys.executable, "-c", script, str(other.fileno())], pass_fds=[other.fileno()]),
     ):
-        own.settimeout(30)
+        own.settimeout(WAIT_S)
         for number, kind in ((1, server.REFUSED), (2, server.STARTED)):
             request = server.REQUEST.pack(server.FORK, number)
             pipe, output = socket.socketpair(), os.pipe()
@@ -341,10 +347,10 @@ def test_a_crash_of_the_connector_itself_fails_it(worker: Worker) -> None:
 
 
 @pytest.mark.parametrize("how", ["hang", "hold"])
-def test_a_task_that_hangs_ends_with_its_process(how: str) -> None:
+def test_a_task_that_hangs_ends_with_its_process(how: str, tmp_path: Path) -> None:
     """Its connector goes on in another one, also if the whole process has hung."""
     worker = Worker(grace_ms=100)
-    worker.start("bad", how=how)
+    worker.start_hanging("bad", how, tmp_path / "hangs")
     before = worker.process_id("bad")
     worker.runtime.stop_tasks([ConnectorTaskId("bad", 0)], time.monotonic() + 0.1)
     assert has_ended(before)
@@ -356,12 +362,13 @@ def test_a_task_that_hangs_ends_with_its_process(how: str) -> None:
 
 
 def test_a_connector_fails_that_has_no_process_after_its_task_has_hung(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Also the other tasks are stopped."""
     worker = Worker(grace_ms=100)
-    worker.start("bad", how="hang")
+    worker.start_hanging("bad", "hang", tmp_path / "hangs")
     worker.start("other")
+    other = worker.runtime._processes["other"]
 
     def refuse(*_: Any) -> None:
         raise OSError(errno.EMFILE, "no more files")
@@ -373,7 +380,7 @@ def test_a_connector_fails_that_has_no_process_after_its_task_has_hung(
     state, trace = worker.connectors["bad"][-1]
     assert state is RunState.FAILED
     assert "no more files" in (trace or "")
-    assert not worker.runtime._processes["other"].tasks
+    assert not other.tasks
     worker.close()
 
 
@@ -381,9 +388,9 @@ def test_a_process_that_does_not_answer_is_killed(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that is stopped, or whose threads cannot run."""
-    monkeypatch.setattr(host, "_PING_S", 0.3)
     worker.start("bad")
     os.kill(worker.process_id("bad"), signal.SIGSTOP)
+    monkeypatch.setattr(host, "_PING_S", 0.3)
     assert "was killed: it has not answered for " in worker.failure("bad-0")
 
 
@@ -446,20 +453,20 @@ def test_offsets_of_a_process_that_has_ended_are_stored_before_it_has_failed(
 
     def put_later(*arguments: Any) -> None:
         begun.set()
-        may_store.wait(30)
+        may_store.wait(WAIT_S)
         put(*arguments)
 
     monkeypatch.setattr(worker.store, "put", put_later)
     worker.start("puts", how="put")
-    assert begun.wait(30)
+    assert begun.wait(WAIT_S)
     process = worker.runtime._processes["puts"]
-    assert process._process.ended.wait(30)
+    assert process._process.ended.wait(WAIT_S)
     with worker.runtime.lock:
         stopped = process.stop_tasks([0], 0)
     assert not stopped.done()
     assert worker.tasks["puts-0"] == [(RunState.RUNNING, None)]
     may_store.set()
-    assert stopped.result(30) == []
+    assert stopped.result(WAIT_S) == []
     assert worker.store.get_all("puts", [{"shelf": 1}, {"shelf": 2}]) == [{"at": 7}] * 2
     assert "exited with 3" in worker.failure("puts-0")
     with worker.runtime.lock:
@@ -515,7 +522,7 @@ def test_a_process_that_has_ended_reads_no_file(worker: Worker) -> None:
     worker.start("a")
     process = worker.runtime._processes["a"]._process
     process.kill("was killed")
-    assert process.ended.wait(30)
+    assert process.ended.wait(WAIT_S)
     number = process.output = os.open(__file__, os.O_RDONLY)
     try:
         assert not process.read_output()
@@ -536,14 +543,14 @@ def test_without_its_server_all_processes_end(worker: Worker) -> None:
     worker.start("good")
 
 
-def test_processes_end_with_their_worker() -> None:
+def test_processes_end_with_their_worker(tmp_path: Path) -> None:
     """Also one that hangs in C, when the worker is killed."""
     script = f"""
-import sys, time
+import pathlib, sys, time
 sys.path[:] = {sys.path!r}
 from {__name__} import Worker
 worker = Worker()
-worker.start("a"); worker.start("b", how="hold")
+worker.start("a"); worker.start_hanging("b", "hold", pathlib.Path({str(tmp_path / "hangs")!r}))
 print(worker.process_id("a"), worker.process_id("b"), flush=True)
 time.sleep(3600)
 """
@@ -599,7 +606,9 @@ def test_kills_at_random_lose_nothing(tmp_path: Path) -> None:
         try:
             source.touch()
             for name, config in configs.items():
-                worker.put(name, {**config, **expiry, "name": name}, may_replace=False).result(30)
+                worker.put(name, {**config, **expiry, "name": name}, may_replace=False).result(
+                    WAIT_S
+                )
 
             def has_state(name: str, state: str) -> bool:
                 try:
