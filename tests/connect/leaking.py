@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ottla.config.definition import HIGH, REQUIRED, ConfigDefinitions, Type
 from ottla.connect.connector import SourceConnector, SourceTask
+from ottla.connect.metrics import MBean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,12 +32,16 @@ class LeakingTask(SourceTask):
     def start(self, config: Mapping[str, str]) -> None:
         """Note the settings, and leak."""
         seen.append(dict(config))
+        self._url = config["url"]
         logging.getLogger("leaking").warning("connecting with %s", config["copy"])
-        raise RuntimeError(f"cannot log in with {config['url']!r}")
 
     def poll(self) -> Sequence[SourceRecord] | None:
-        """Never called."""
-        return None
+        """Leak more."""
+        raise RuntimeError(f"cannot log in with {self._url!r}")
+
+    def metrics(self) -> Sequence[MBean]:
+        """Leak as a tag and as an attribute."""
+        return [MBean("leaking", "Connection", {"url": self._url}, {"as": self._url, "count": 1})]
 
     def stop(self) -> None:
         """Do nothing."""

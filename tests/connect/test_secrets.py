@@ -64,6 +64,8 @@ def test_no_topic_answer_status_or_log_has_a_value(
         until(lambda: call(port, "PUT", "/connectors/l/config", config)[0] == 201)
         until(lambda: call(port, "GET", "/connectors/l/status")[1].get("tasks", []) != [])
         until(lambda: "trace" in call(port, "GET", "/connectors/l/status")[1]["tasks"][0])
+        until(lambda: any(it.domain == "leaking" for it in running.metrics().result(30)))
+        beans = str(running.metrics().result(30))
         answers = [
             call(port, "GET", path)
             for path in (
@@ -91,7 +93,8 @@ def test_no_topic_answer_status_or_log_has_a_value(
     if runtime == "thread":  # else it is another process that has seen them
         assert leaking.seen[0]["copy"] == leaking.seen[0]["login"] == CANARY
         assert leaking.seen[0]["url"] == f"db://me:{CANARY}@host/{CANARY}"
-    everything = [json.dumps(answers), caplog.text]
+    assert f"{{'url': 'db://me:{reference}@host/{reference}'}}" in beans
+    everything = [json.dumps(answers), caplog.text, beans]
     topics = [f"secrets-{runtime}-{it}" for it in ("config", "offset", "status")]
     with Consumer(
         *topics,

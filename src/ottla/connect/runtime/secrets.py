@@ -11,15 +11,19 @@ from __future__ import annotations
 import json
 import logging
 import os
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from ottla.config.problems import ConfigErrors
 from ottla.config.providers import ConfigTransformer, resolve
 from ottla.connect.errors import ConnectException
+from ottla.connect.metrics import DOMAIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from ottla.connect.metrics import MBean
 
 _SHORTEST: Final = 4
 """The shortest value that is looked for in texts: shorter ones are in many of them by chance."""
@@ -67,6 +71,22 @@ class Secrets(logging.Filter):
             if value in text:
                 text = text.replace(value, self._references[value])
         return text
+
+    def conceal_beans(self, beans: list[MBean]) -> list[MBean]:
+        """Return beans; the texts of those that tasks make have references."""
+        if not self._references:
+            return beans
+        conceal = cache(self.conceal)  # partitions of a mirror share most of their texts
+
+        def concealed(texts: Mapping[str, Any]) -> dict[str, Any]:
+            return {name: conceal(it) if isinstance(it, str) else it for name, it in texts.items()}
+
+        return [
+            it
+            if it.domain == DOMAIN
+            else it._replace(tags=concealed(it.tags), attributes=concealed(it.attributes))
+            for it in beans
+        ]
 
     def conceal_error(self, error: Exception) -> Exception:
         """Return an error, or one of Connect's with a text that has references."""

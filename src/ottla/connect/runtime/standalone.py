@@ -377,7 +377,8 @@ class HerderThread:
             state = RunState.UNASSIGNED if status is None else status.state
             states.setdefault(task.connector, []).append(state)
             beans += metrics.get(task, UNMEASURED).beans(task, state.value.lower())
-        return beans + [task_counts(name, of) for name, of in states.items()]
+        beans += [task_counts(name, of) for name, of in states.items()]
+        return self._secrets.conceal_beans(beans)
 
     def _connector_beans(self, name: str) -> list[MBean]:
         config = self._herder.configs.connectors.get(name)
