@@ -10,7 +10,7 @@ import pytest
 from ottla.clients import table as table_module
 from ottla.clients.blocking import Producer
 from ottla.clients.table import AsyncTable, Table
-from ottla.errors import ClosedError, ErrorCode, KafkaError
+from ottla.errors import ClosedError, ErrorCode, KafkaError, WakeupError
 from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
@@ -94,17 +94,29 @@ def test_a_log_that_lost_records_is_read_again(kafka: Kafka) -> None:
     asyncio.run(run())
 
 
-def test_an_error_of_on_change_ends_the_reading(kafka: Kafka) -> None:
-    """Calls raise it: they do not wait for a reader that has ended."""
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("refused"),
+        KafkaError(ErrorCode.INVALID_REQUEST, "refused"),
+        WakeupError("refused"),
+        ClosedError("refused"),
+    ],
+)
+def test_an_error_of_on_change_ends_the_reading(kafka: Kafka, error: Exception) -> None:
+    """Calls raise it: they do not wait for a reader that has ended.
+
+    So they do for errors of the client: a reading that went on would skip the changes after it.
+    """
 
     def refuse(_key: bytes, _value: bytes | None) -> None:
-        raise ValueError("refused")
+        raise error
 
     config = {"bootstrap.servers": kafka.bootstrap}
     with Table(_topic(kafka), config=config, on_change=refuse) as table:
-        with pytest.raises(ValueError, match="refused"):
+        with pytest.raises(type(error), match="refused"):
             table.write(b"key", b"1")
-        with pytest.raises(ValueError, match="refused"):
+        with pytest.raises(type(error), match="refused"):
             table.read_to_end()
 
 

@@ -38,12 +38,15 @@ REFUSED_S = 1.0
 log = logging.getLogger("ottla.clients.table")
 
 
+class _CallbackError(Exception):
+    """`on_change` or `on_read` raised its argument: the changes of that step are not complete."""
+
+
 class AsyncTable:
     """A table over a compacted topic. Use as `async with AsyncTable(topic, ...) as table`.
 
     It reads the topic to its end on entry, and follows it until it is closed. While brokers refuse
-    it, calls that wait raise their error. Transactions that are
-    open or aborted are not seen.
+    it, calls that wait raise their error. Transactions that are open or aborted are not seen.
 
     Parameters:
         topic: a topic with `cleanup.policy=compact`, which exists.
@@ -165,20 +168,29 @@ class AsyncTable:
                     self._core.fail(error)
                     await asyncio.sleep(REFUSED_S)
                 await asyncio.sleep(RETRY_S)
-            except Exception as error:  # noqa: BLE001 - of `on_change`: calls raise it
-                self._failure = error
-                self._core.fail(error)
+            except _CallbackError as error:
+                self._end(error.args[0])
                 return
+            except Exception as error:  # noqa: BLE001 - calls raise it
+                self._end(error)
+                return
+
+    def _end(self, error: Exception) -> None:
+        self._failure = error
+        self._core.fail(error)
 
     async def _read(self, table: CompactedTable) -> None:
         try:
             records = await self._consumer.poll(POLL_S)
         except WakeupError:
             records = []
-        for record in records:
-            table.apply(record.key, record.value)
-        if records and self._on_read is not None:
-            self._on_read({record.partition: record.offset + 1 for record in records})
+        try:
+            for record in records:
+                table.apply(record.key, record.value)
+            if records and self._on_read is not None:
+                self._on_read({record.partition: record.offset + 1 for record in records})
+        except Exception as error:
+            raise _CallbackError(error) from error
         positions = {
             partition.partition: await self._consumer.position(partition)
             for partition in self._partitions
