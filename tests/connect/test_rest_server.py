@@ -118,7 +118,7 @@ def test_an_open_listener_is_served_when_the_operator_accepts_it(tmp_path: Path)
 
 def test_a_name_without_a_host_stays_on_this_machine_without_a_login(tmp_path: Path) -> None:
     """Kafka's default, http://:8083, is reached by others only after a login."""
-    with serving(tmp_path, listeners="http://:0") as server:
+    with serving(tmp_path, listeners="http://:0,http://LocalHost:0") as server:
         assert server.address.startswith("127.0.0.1:")
 
 

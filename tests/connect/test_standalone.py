@@ -22,6 +22,7 @@ from ottla.connect.runtime.rest import ConnectApi
 from ottla.connect.runtime.standalone import Standalone
 from ottla.http.host import HttpHost
 from ottla.testing.cluster import Cluster
+from tests.connect.serving import serve
 from tests.waits import WAIT_S
 
 if TYPE_CHECKING:
@@ -45,8 +46,7 @@ class Rest:
         }
         self.worker = Standalone(self.settings, "127.0.0.1:8083")
         self._host = HttpHost("127.0.0.1", 0, "the API")
-        self._host.start(ConnectApi(self.worker, "cluster").pages)
-        self._host.begin()
+        serve(self._host, ConnectApi(self.worker, "cluster"))
 
     def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         """Return status and JSON of an answer."""

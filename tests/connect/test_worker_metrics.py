@@ -21,6 +21,7 @@ from ottla.http.host import HttpHost
 from ottla.metrics.families import Exposition, Spelling
 from ottla.testing.cluster import Cluster
 from ottla.types import TopicPartition
+from tests.connect.serving import serve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -90,8 +91,7 @@ def _worker(tmp_path: Path) -> Iterator[tuple[Standalone, str, Path]]:
         }
         worker = Standalone(settings, "127.0.0.1:8083")
         host = HttpHost("127.0.0.1", 0, "the API")
-        host.start(ConnectApi(worker, "cluster").pages)
-        host.begin()
+        serve(host, ConnectApi(worker, "cluster"))
         yield worker, f"http://127.0.0.1:{host.address[1]}/metrics", tmp_path
         host.stop()
         worker.stop()

@@ -18,6 +18,7 @@ from ottla.connect.distributed.signing import SessionKey, sign
 from ottla.connect.errors import ConnectException
 from ottla.http import host
 from ottla.http.host import HttpHost
+from tests.connect.serving import serve
 from tests.waits import WAIT_S, wait_for
 
 if TYPE_CHECKING:
@@ -48,8 +49,7 @@ def _port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     monkeypatch.setattr(host, "REQUEST_LIMIT_S", WAIT_S)
     worker: Any = Worker()
     server = HttpHost("127.0.0.1", 0, "the API")
-    server.start(DistributedApi(worker, "cluster").pages)
-    server.begin()
+    serve(server, DistributedApi(worker, "cluster"))
     yield server.address[1]
     server.stop()
 

@@ -25,6 +25,7 @@ from ottla.connect.distributed.worker import Distributed
 from ottla.connect.errors import ConnectException
 from ottla.http.host import HttpHost
 from ottla.testing.cluster import Cluster
+from tests.connect.serving import serve
 from tests.ports import free_ports
 from tests.waits import WAIT_S
 
@@ -91,8 +92,7 @@ def worker(settings: Mapping[str, str]) -> Iterator[tuple[Distributed, int]]:
     host = HttpHost("127.0.0.1", 0, "the API")
     address = f"127.0.0.1:{host.address[1]}"
     running = Distributed(settings, address, f"http://{address}/")
-    host.start(DistributedApi(running, "cluster").pages)
-    host.begin()
+    serve(host, DistributedApi(running, "cluster"))
     try:
         yield running, host.address[1]
     finally:

@@ -53,7 +53,7 @@ class DistributedApi(ConnectApi):
         """Not of asyncio: each listener has a loop of its own."""
         self._routes["POST", "connectors/*/tasks"] = self._take_tasks
 
-    def pages(self, rules: RestAccess | None = None) -> list[Page]:
+    def pages(self, rules: RestAccess) -> list[Page]:
         """Return the page of all paths, and one of requests between workers."""
         path = "/connectors/{name:path}/tasks"  # a name may have slashes
         *others, every = super().pages(rules)

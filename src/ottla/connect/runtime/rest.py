@@ -133,17 +133,11 @@ class ConnectApi:
             ("PUT", "connector-plugins/*/config/validate"): self._validate,
         }
 
-    def pages(self, rules: RestAccess | None = None) -> list[Page]:
-        """Return the pages, by default for this machine only."""
-        path = "/{path:path}"
-        if rules is None:
-            return [
-                Page("/metrics", self._metrics, needs_login=True),
-                Page(path, self.answer, _METHODS, needs_login=True),
-            ]
+    def pages(self, rules: RestAccess) -> list[Page]:
+        """Return the pages of a listener."""
         return [
             Page("/metrics", rules.guarded(self._metrics), is_public=True),
-            Page(path, rules.guarded(self.answer), _METHODS, is_public=True),
+            Page("/{path:path}", rules.guarded(self.answer), _METHODS, is_public=True),
         ]
 
     async def _metrics(self, request: Request) -> Response:

@@ -143,7 +143,7 @@ class RestServer:
         return self._is_open or (has_login and self._signed)
 
     def _bind(self, listener: RestListener) -> HttpHost:
-        host = "127.0.0.1" if listener.host == "localhost" else listener.host
+        host = "127.0.0.1" if listener.host.lower() == "localhost" else listener.host
         is_safe = self._is_safe(listener)
         if not host:
             host = _WILDCARDS[0] if is_safe else "127.0.0.1"
