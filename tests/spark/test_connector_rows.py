@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import time
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,8 +14,12 @@ import pyarrow as pa
 import pytest
 
 from ottla.connect.errors import ConnectException
+from ottla.connect.runtime.herder import StartTask
+from ottla.connect.runtime.log_context import connector_context
+from ottla.connect.runtime.state import ConnectorTaskId, TargetState
+from ottla.connect.settings import STANDALONE
 from ottla.connect.spark.rows import ROWS, TaskSettings, from_topics, schema_of, to_topics
-from ottla.connect.spark.runtime import _Query, without_plan
+from ottla.connect.spark.runtime import SparkRuntime, _Query, without_plan
 
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
 _WORKER = {
@@ -126,6 +131,22 @@ def test_a_failure_says_nothing_of_the_options() -> None:
     text = "boom\n=== Streaming Query ===\nFileSink[x, [fs.s3a.secret.key=canary]]"
     assert without_plan(text) == "boom"
     assert "canary" not in repr(_settings(**{"spark.option.password": "canary"}))
+
+
+def test_lines_of_the_log_have_the_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of tasks in threads and processes do."""
+    seen: list[str] = []
+    monkeypatch.setattr(_Query, "run", lambda *_: seen.append(connector_context()))
+    values = STANDALONE.parse(
+        {"bootstrap.servers": "none:1", "offset.storage.file.filename": "o", **_WORKER}
+    )
+    plugins: Any = SimpleNamespace(find=lambda *_: SimpleNamespace(load=lambda: None, version="1"))
+    reports: Any = None
+    runtime = SparkRuntime({}, values, plugins, reports, reports)
+    task = ConnectorTaskId("q", 0)
+    runtime.start_task(StartTask(task, {}, {}, TargetState.STARTED))
+    runtime.stop_tasks([task], time.monotonic() + 60)
+    assert seen == ["[q|task-0] "]
 
 
 def test_no_name_of_a_connector_leads_out_of_the_checkpoints() -> None:

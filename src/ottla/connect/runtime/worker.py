@@ -248,7 +248,12 @@ class TaskWorker:
             self._reports.task_state(start.task, state, trace, plugin.version)
 
         control = TaskControl(start.task, start.target, report)
-        self._tasks[start.task] = _TaskThread(control, lambda: self._run(start, plugin, control))
+
+        def run() -> None:
+            set_connector_context(f"[{start.task.connector}|task-{start.task.task}] ")
+            self._run(start, plugin, control)
+
+        self._tasks[start.task] = _TaskThread(control, run)
 
     def end_tasks(self, tasks: Sequence[ConnectorTaskId] | None = None) -> None:
         """Have tasks end, from any thread; `stop_tasks` waits for them."""
@@ -279,7 +284,6 @@ class TaskWorker:
     # ------------------------------------------------------------ the thread of a task
 
     def _run(self, start: StartTask, plugin: Plugin, control: TaskControl) -> None:
-        set_connector_context(f"[{start.task.connector}|task-{start.task.task}] ")
         try:
             connector: Any = plugin.load()
             task = connector.task_class()
