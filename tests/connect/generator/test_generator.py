@@ -13,7 +13,7 @@ import pytest
 
 from ottla.config.problems import ConfigErrors
 from ottla.connect.converters.json import JsonConverter
-from ottla.connect.data import SchemaType, Struct
+from ottla.connect.data import SchemaType, Struct, check_value
 from ottla.connect.errors import ConnectException
 from ottla.connect.generator.draws import Draws, Pattern
 from ottla.connect.generator.schema import SchemaError, read_schema
@@ -210,6 +210,17 @@ def test_patterns_make_texts_that_they_match(pattern: str) -> None:
         assert re.fullmatch(pattern, text), text
 
 
+def test_optional_records() -> None:
+    """They have the schema of their field, with which converters write them."""
+    inner = {"type": "record", "name": "i", "fields": [{"name": "a", "type": "int"}]}
+    outer = {"type": "record", "name": "o", "fields": [{"name": "x", "type": ["null", inner]}]}
+    plan = read_schema(json.dumps(outer))
+    made = [plan.make(Draws(str(number)), number) for number in range(20)]
+    for value in made:
+        check_value(plan.schema, value)
+    assert {it["x"] is None for it in made} == {True, False}
+
+
 def test_ranges_and_iterations() -> None:
     """The least value is reached, the greatest is not; an iteration starts again."""
     assert set(values(field("int", range={"min": 3, "max": 6}))) == {3, 4, 5}
@@ -254,6 +265,7 @@ INVALID = {
     field("string", regex="a{9999}"): "x: regex makes more than 1024 characters",
     field("string", regex="a" * 201): "x: regex has more than 200 characters",
     field("string", regex="\\b"): "x: regex has \\b; it may have",
+    field("string", regex="\ud800"): "the schema is not JSON",
     field("string", words="animals"): "x: words must be one of city, color",
     field("string", length=1001): "x: length must be a number up to 1000",
     field("int", iteration={"start": 1, "step": 0}): "x: start, step and restart must be whole",

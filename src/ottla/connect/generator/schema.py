@@ -71,6 +71,7 @@ def read_schema(text: str) -> ValueGenerator:
         raise SchemaError(f"the schema has more than {_TEXT_MAX} characters")
     try:
         parsed = json.loads(text)
+        json.dumps(parsed, ensure_ascii=False).encode()  # no text has half of a surrogate pair
     except (ValueError, RecursionError) as error:
         raise SchemaError(f"the schema is not JSON: {error}") from None
     if not isinstance(parsed, dict) or parsed.get("type") != "record":
@@ -152,12 +153,17 @@ def _compile_optional(of: Sequence[Any], where: str, depth: int) -> ValueGenerat
     if len(of) != 2 or len(others) != 1:
         raise SchemaError(f"{where}: a list of types must have null and one other type")
     plan = _compile(others[0], where, depth + 1)
-    inner = plan.make
-    return ValueGenerator(
-        plan.schema.as_optional(),
-        lambda draws, number: inner(draws, number) if draws.below(2) else None,
-        plan.values,
-    )
+    schema, inner = plan.schema.as_optional(), plan.make
+
+    def make(draws: Draws, number: int) -> Any:
+        if not draws.below(2):
+            return None
+        value = inner(draws, number)
+        if isinstance(value, Struct):  # its schema is that of the field, which is optional
+            return Struct(schema, **{it.name: value[it.name] for it in schema.fields})
+        return value
+
+    return ValueGenerator(schema, make, plan.values)
 
 
 def _compile_array(
