@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.request import urlopen
 
@@ -12,7 +13,7 @@ import pytest
 from ottla.connect.errors import ConnectException, RetriableException
 from ottla.connect.metrics import MBean, series_of
 from ottla.connect.mirror.metrics import MirrorMetrics
-from ottla.connect.runtime.metrics import RebalanceMetrics, StartMetrics
+from ottla.connect.runtime.metrics import RebalanceMetrics, StartMetrics, TaskMetrics
 from ottla.connect.runtime.rest import ConnectApi
 from ottla.connect.runtime.standalone import Standalone
 from ottla.connect.runtime.state import ConnectorTaskId, RunState
@@ -266,6 +267,28 @@ def test_beans_of_tasks_never_spoil_the_page(beans: list[Any], lines: list[str])
     """No sample is there twice, and each can be read."""
     page = b"".join(Exposition().render(series_of([MBean("own", *it) for it in beans])))
     assert re.findall(r"(?m)^own_t_(.+)$", page.decode()) == lines
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        None,
+        MBean("own", "T", None, {"b": 1}),  # type: ignore[arg-type]
+        MBean("own", "T", {"a": 1}, {"b": 1}),  # type: ignore[dict-item]
+        MBean("own", "T", {}, {"b": None}),  # type: ignore[dict-item]
+        MBean("own", "T", {"0a": "x"}, {"b": 1}),
+        MBean("kafka.connect", "T", {}, {"b": 1}),
+        MBean("own", "T", {"a": "\ud800"}, {"b": 1}),
+    ],
+)
+def test_what_is_no_bean_is_left_out(bad: Any) -> None:
+    """Of a task on a thread as of one in a process."""
+    metrics, good = TaskMetrics(), MBean("own", "T", MappingProxyType({}), {"c": 2})
+    metrics.own = lambda: [bad, good]
+    beans = metrics.beans(ConnectorTaskId("c", 0), "paused")
+    assert beans[-1] == good
+    page = b"".join(Exposition().render(series_of(beans))).decode()
+    assert re.findall(r"(?m)^(?:own|kafka_connect)_t_(.+)$", page) == ["c 2"]
 
 
 def test_beans_of_tasks_hide_none_of_the_workers() -> None:

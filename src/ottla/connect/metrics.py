@@ -10,16 +10,23 @@ Kafka: org.apache.kafka.common.metrics.JmxReporter.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.metrics.families import Family, Kind, Series, Spelling, label_text, sample_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
 DOMAIN: Final = "kafka.connect"
 """Of the worker's own beans; those of tasks have others."""
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,127}", re.ASCII)
+"""Prometheus refuses a page with a label `0a` or `__name__`."""
+_TEXT_MAX: Final = 1024
+"""Characters of a tag's or an attribute's text; names of topics and groups have at most 249."""
+_FIELDS_MAX: Final = 100
+"""Tags or attributes of a bean; the largest of Kafka's has 22 attributes."""
 _NOT_A_NAME = re.compile(r"[^a-z0-9_]+")
 
 
@@ -31,6 +38,35 @@ class MBean(NamedTuple):
     type: str
     tags: Mapping[str, str]
     attributes: Mapping[str, float | str]
+
+
+def valid_bean(fields: object) -> MBean | None:
+    """Return a bean of plain names, texts and numbers; None for anything else."""
+    match fields:
+        case [str(domain), str(type_), Mapping() as tags, Mapping() as attributes]:
+            named = (domain, type_, *tags, *attributes)
+            if (
+                max(len(tags), len(attributes)) <= _FIELDS_MAX
+                and all(isinstance(it, str) and _NAME.fullmatch(it) for it in named)
+                and all(_is_text(it) for it in tags.values())
+                and all(_is_text(it) or _is_number(it) for it in attributes.values())
+            ):
+                return MBean(domain, type_, dict(tags), dict(attributes))
+    return None
+
+
+def _is_text(value: object) -> bool:
+    """Whether a value can be shown: JSON may have half of a character, which UTF-8 cannot say."""
+    return (
+        isinstance(value, str)
+        and len(value) <= _TEXT_MAX
+        and (value.isascii() or not any("\ud800" <= it <= "\udfff" for it in value))
+    )
+
+
+def _is_number(value: object) -> bool:
+    """Whether a value is of a float's range."""
+    return isinstance(value, float) or (isinstance(value, int) and abs(value) < 1 << 63)
 
 
 def series_of(beans: Iterable[MBean]) -> Iterator[Series]:

@@ -14,7 +14,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
-from ottla.connect.metrics import DOMAIN, MBean
+from ottla.connect.metrics import DOMAIN, MBean, valid_bean
 from ottla.connect.runtime.state import ConnectorTaskId, RunState
 from ottla.metrics.sampled_stat import SampledStat, SampleWindow
 
@@ -151,7 +151,8 @@ class TaskMetrics:
             kinds["task-error-metrics"] = self.errors.attributes()
         beans = [MBean(DOMAIN, kind, tags, it) for kind, it in kinds.items()]
         try:
-            beans += self.own()
+            own = map(valid_bean, self.own())
+            beans += [it for it in own if it is not None and it.domain != DOMAIN]
         except Exception:
             log.exception("%s: the task's own metrics cannot be read", task)
         return beans
