@@ -10,6 +10,7 @@ import pytest
 
 from ottla.clients.blocking import Consumer
 from ottla.config.problems import ConfigErrors
+from ottla.connect.distributed.herder import RequestTarget
 from ottla.connect.errors import ConnectException
 from ottla.connect.mirror.flows import Flow, MirrorMakerConfig
 from ottla.connect.plugins import Plugin
@@ -197,3 +198,21 @@ def test_mirrors_keep_references_in_their_connectors(secrets_file: Path) -> None
     connector = config.connector(Flow("a", "b"), "MirrorSource")
     assert connector["target.cluster.sasl.jaas.config"] == reference
     assert Secrets(settings).resolve(connector)["target.producer.sasl.jaas.config"] == CANARY
+
+
+def test_an_error_keeps_its_kind_and_what_it_carries(tmp_path: Path) -> None:
+    """A request for another worker goes there also when its text has a value."""
+    (tmp_path / "file").write_text("key=canary")
+    secrets = Secrets(
+        {
+            "config.providers": "file",
+            "config.providers.file.class": "org.apache.kafka.common.config.provider."
+            "FileConfigProvider",
+        }
+    )
+    reference = f"${{file:{tmp_path}/file:key}}"
+    assert secrets.resolve({"x": reference}) == {"x": "canary"}
+    moved = secrets.conceal_error(RequestTarget("the owner of canary", "http://other/"))
+    assert isinstance(moved, RequestTarget)
+    assert (str(moved), moved.url) == (f"the owner of {reference}", "http://other/")
+    assert type(secrets.conceal_error(ValueError("canary"))) is ConnectException

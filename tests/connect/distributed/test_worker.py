@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
+import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -146,6 +148,23 @@ def test_two_workers_divide_and_answer_alike(bootstrap: str, tmp_path: Path) -> 
             until(lambda: call(port, "GET", "/connectors") == (200, ["c0"]))
             until(lambda: states(port, "c1") == [])
         until(lambda: states(port, "c0") == [("RUNNING", f"127.0.0.1:{port}")] * 2)
+
+
+def test_a_worker_that_does_not_answer_keeps_no_process_alive(bootstrap: str) -> None:
+    """Whoever waits for it is a thread that may hang alone."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        worker(settings_of(bootstrap, "silent")) as (running, _),
+    ):
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+        answer = running.forward(url, "GET", "/", b"", {})
+        client, _ = silent.accept()
+        threads = [it for it in threading.enumerate() if it.name == "ottla-request"]
+        assert threads
+        assert all(it.daemon for it in threads)
+        client.close()
+        with pytest.raises(ConnectException, match="IO Error trying to forward REST request"):
+            answer.result(WAIT_S)
 
 
 def test_requests_between_workers_are_signed(bootstrap: str) -> None:

@@ -11,7 +11,6 @@ import threading
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
-from ottla.connect.distributed.exchange import exchange
 from ottla.connect.distributed.herder import RequestTarget
 from ottla.connect.distributed.signing import ALGORITHM, DIGESTS, SIGNATURE, is_signed
 from ottla.connect.errors import BadRequestException
@@ -81,14 +80,8 @@ class DistributedApi(ConnectApi):
         passed = ("content-type", "authorization", SIGNATURE.lower(), ALGORITHM.lower())
         headers = {name: request.headers[name] for name in passed if name in request.headers}
         body = await request.body()
-        status, text, location = await asyncio.to_thread(
-            exchange,
-            url,
-            request.method,
-            target,
-            body,
-            headers,
-            context=self._distributed.forwarding_context,
+        status, text, location = await asyncio.wrap_future(
+            self._distributed.forward(url, request.method, target, body, headers)
         )
         try:
             parsed = json.loads(text) if text else None

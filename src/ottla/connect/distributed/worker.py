@@ -17,7 +17,7 @@ from ottla.clients.membership.classic import GroupMemberSettings
 from ottla.clients.settings import CONSUMER, read_settings
 from ottla.clients.transport import Runtime
 from ottla.config.client import ConsumerConfig
-from ottla.connect.distributed.exchange import send_task_configs
+from ottla.connect.distributed.exchange import exchange, send_task_configs
 from ottla.connect.distributed.herder import (
     Accept,
     DistributedHerder,
@@ -77,7 +77,7 @@ class Distributed(HerderThread):
         Raises ConfigErrors for invalid settings, ConnectException for unfit topics.
         """
         values, plugins = DISTRIBUTED.parse(settings), Plugins(*CONNECTORS)
-        self.forwarding_context = forwarding_context(settings)
+        self._forwarding_context = forwarding_context(settings)
         create_topics(settings, values)
         herder = DistributedHerder(
             worker_id,
@@ -290,13 +290,20 @@ class Distributed(HerderThread):
 
         self.call(step).add_done_callback(ended)
 
+    def forward(
+        self, url: str, method: str, target: str, body: bytes, headers: Mapping[str, str]
+    ) -> Future[tuple[int, bytes, str | None]]:
+        """Send a request to another worker; return status, body and location of the answer."""
+        context = self._forwarding_context
+        return self._aside(lambda: exchange(url, method, target, body, headers, context=context))
+
     def _forward(self, name: str, configs: Sequence[Mapping[str, str]], url: str | None) -> None:
         key = self._herder.session_key
         algorithm = self.values["inter.worker.signature.algorithm"]
 
         def run() -> None:
             try:
-                context = self.forwarding_context
+                context = self._forwarding_context
                 send_task_configs(url, key, algorithm, name, configs, context=context)
             except Exception as error:  # noqa: BLE001 - tried again
                 self._retry(name, error)

@@ -89,13 +89,15 @@ class Secrets(logging.Filter):
         ]
 
     def conceal_error(self, error: Exception) -> Exception:
-        """Return an error, or one of Connect's with a text that has references."""
+        """Return an error whose text has references; one of Connect's stays what it is."""
         text = str(error)
         concealed = self.conceal(text)
         if concealed == text:
             return error
-        kind = type(error) if isinstance(error, ConnectException) else ConnectException
-        return kind(concealed)
+        if not isinstance(error, ConnectException):
+            return ConnectException(concealed)
+        error.args = (concealed,)  # others of its kind may have more than a text
+        return error
 
     def conceal_answer(self, infos: Mapping[str, Any], config: Mapping[str, str]) -> dict[str, Any]:
         """Return the answer of a validation with the references of a configuration."""
