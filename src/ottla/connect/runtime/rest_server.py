@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.connect")
 _LISTENER: Final = re.compile(r"(.*)://(?:\[([0-9a-fA-F%._:]+)\]|([0-9a-zA-Z\-%._:]*)):(-?[0-9]+)")
 _PREFIX: Final = "listeners.https."
+_TYPES: Final = ("ssl.keystore.type", "ssl.truststore.type")
 _WILDCARDS: Final = ("0.0.0.0", "::")  # noqa: S104 - compared
 _HTTP: Final = "http"
 _HTTPS: Final = "https"
@@ -81,9 +82,6 @@ def _tls(settings: Mapping[str, str]) -> TlsSettings:
         return table.value(name)
 
     return tls_settings(value, client_auth)
-
-
-_TYPES: Final = ("ssl.keystore.type", "ssl.truststore.type")
 
 
 def forwarding_context(settings: Mapping[str, str]) -> ssl.SSLContext | None:
