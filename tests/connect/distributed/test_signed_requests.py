@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import http.client
 import socket
+from base64 import b64encode
 from concurrent.futures import Future
 from contextlib import ExitStack
+from functools import partial
 from threading import Thread
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -16,6 +18,7 @@ from ottla.connect.distributed.exchange import exchange
 from ottla.connect.distributed.forwarding import DistributedApi
 from ottla.connect.distributed.signing import SessionKey, sign
 from ottla.connect.errors import ConnectException
+from ottla.connect.runtime.rest_access import RestAccess
 from ottla.http import host
 from ottla.http.host import HttpHost
 from tests.connect.serving import serve
@@ -88,6 +91,37 @@ def test_few_large_bodies_are_read_at_a_time(port: int) -> None:
 def test_a_name_with_a_slash_has_the_same_limit(port: int) -> None:
     """Its tasks' settings are as long as others'."""
     assert send(port, LARGE_BYTES, "/connectors/a%2Fb/tasks") == 403
+
+
+@pytest.mark.parametrize("is_signed", [True, False])
+def test_every_route_has_the_login_and_the_roles(*, is_signed: bool) -> None:
+    """Without a login nothing is answered but signed requests, and readers change nothing."""
+    worker: Any = Worker()
+    api = DistributedApi(worker, "cluster")
+    server = HttpHost("127.0.0.1", 0, "the API")
+    users = {"reader": "canary"}
+    rules = RestAccess(users, frozenset(users), is_local=False, internal_is_signed=is_signed)
+    server.start(partial(api.pages, rules))
+    server.begin()
+    login = {"authorization": f"Basic {b64encode(b'reader:canary').decode()}"}
+
+    def status(method: str, path: str, headers: dict[str, str]) -> int:
+        connection = http.client.HTTPConnection("127.0.0.1", server.address[1], timeout=WAIT_S)
+        connection.request(method, path, b"{}", {**headers, "content-type": "application/json"})
+        code = connection.getresponse().status
+        connection.close()
+        return code
+
+    routes = [(method, f"/{path.replace('*', '0')}") for method, path in api._routes]
+    assert len(routes) > 20
+    for method, path in [*routes, ("GET", "/metrics"), ("PUT", "/connectors/0/fence")]:
+        is_open = is_signed and (method, path) == ("POST", "/connectors/0/tasks")
+        is_unknown = is_signed and path.endswith("/fence")
+        expected = 400 if is_open else 404 if is_unknown else 401
+        assert status(method, path, {}) == expected, (method, path)
+        if method != "GET" and not is_open and not is_unknown:
+            assert status(method, path, login) == 403, (method, path)
+    server.stop()
 
 
 def test_what_is_no_answer_of_http_is_an_error_of_the_request() -> None:
