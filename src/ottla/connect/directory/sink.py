@@ -54,12 +54,19 @@ def next_offset(directory: Path, partition: TopicPartition) -> int | None:
 
     Topics have no `+` in their names.
     """
-    start = f"{partition.topic}+{partition.partition}+"
+    return _offset_after(_names(directory, partition.topic), partition)
+
+
+def _names(directory: Path, topic: str) -> list[str]:
+    """Return the names alone: there may be many files, and each new one takes a listing."""
     try:
-        # names alone: there may be many files, and each new one takes a listing
-        names = os.listdir(topic_directory(directory, partition.topic))  # noqa: PTH208
+        return os.listdir(topic_directory(directory, topic))  # noqa: PTH208
     except FileNotFoundError:
-        return None
+        return []
+
+
+def _offset_after(names: Sequence[str], partition: TopicPartition) -> int | None:
+    start = f"{partition.topic}+{partition.partition}+"
     ends = [_OFFSETS.fullmatch(it, len(start)) for it in names if it.startswith(start)]
     lasts = [int(match[1]) for match in ends if match]
     return max(lasts) + 1 if lasts else None
@@ -197,23 +204,23 @@ class DirectorySinkTask(SinkTask):
 
     def open(self, partitions: Collection[TopicPartition]) -> None:
         """Go on after the last file, and remove what a crash has left."""
-        offsets: dict[TopicPartition, int] = {}
-        for partition in partitions:
-            start = _temporary(partition)
-            directory = topic_directory(self.directory, partition.topic)
-            for file in list(directory.iterdir()) if directory.is_dir() else ():
-                if file.name.startswith(start):
-                    file.unlink(missing_ok=True)
-            offset = next_offset(self.directory, partition)
-            if offset is not None:
-                offsets[partition] = offset
-        # these offsets are committed, but a crash may have come before the names were on the disk
-        for directory in {self.directory / it.topic for it in partitions}:
-            if directory.is_dir():
-                self.disk.sync_directory(directory)
+        topics = {it.topic for it in partitions}
+        temporary = tuple(map(_temporary, partitions))
+        for topic in topics:
+            for name in _names(self.directory, topic):
+                if name.startswith(temporary):
+                    (self.directory / topic / name).unlink(missing_ok=True)
+        # after that: a task whose temporary file is gone gives no name to its records
+        names = {it: _names(self.directory, it) for it in topics}
+        # the offsets are committed, but a crash may have come before the names were on the disk
+        for topic in topics:
+            if (self.directory / topic).is_dir():
+                self.disk.sync_directory(self.directory / topic)
                 self.disk.sync_directory(self.directory)
-        for partition, offset in offsets.items():
-            self.context.seek(partition, offset)
+        for partition in partitions:
+            offset = _offset_after(names[partition.topic], partition)
+            if offset is not None:
+                self.context.seek(partition, offset)
 
     def put(self, records: Sequence[SinkRecord]) -> None:
         """Write records, and complete the files that are due."""
