@@ -2,8 +2,9 @@
 
     python benchmarks/connect_idle.py [--runtime process|thread] [--connectors 10] [--seconds 30]
 
-Node and worker run in their own processes. The connectors are FileStreamSource of empty files.
-CPU and memory are of the worker with all its processes; memory counts shared pages once (PSS).
+Node and worker run in their own processes. Half of the connectors are FileStreamSource of empty
+files, half FileStreamSink of an empty topic. CPU and memory are of the worker with all its
+processes; memory counts shared pages once (PSS).
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ ottla.runtime={runtime}
 """
 CONNECTOR = """
 name=idle-{number}
-connector.class=FileStreamSource
+connector.class=FileStream{kind}
 file={directory}/{number}.txt
-topic=idle
+{topic}=idle
 """
 
 
@@ -69,7 +70,9 @@ def measure(node: Ottla, directory: Path, options: argparse.Namespace) -> None:
     for number in range(options.connectors):
         (directory / f"{number}.txt").touch()
         files.append(directory / f"{number}.properties")
-        files[-1].write_text(CONNECTOR.format(number=number, directory=directory))
+        kind, topic = (("Source", "topic"), ("Sink", "topics"))[number % 2]
+        text = CONNECTOR.format(number=number, kind=kind, directory=directory, topic=topic)
+        files[-1].write_text(text)
     start_s = time.monotonic()
     command = [sys.executable, "-m", "ottla", "connect-standalone", *map(str, files)]
     with Popen(command, stdout=DEVNULL, stderr=DEVNULL) as worker:
