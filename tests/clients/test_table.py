@@ -11,7 +11,7 @@ from ottla.clients import table as table_module
 from ottla.clients.blocking import Producer
 from ottla.clients.table import AsyncTable, Table
 from ottla.errors import ClosedError, ErrorCode, KafkaError, WakeupError
-from tests.waits import WAIT_S
+from tests.waits import WAIT_S, until
 
 if TYPE_CHECKING:
     from ottla.testing.kafka import Kafka
@@ -128,10 +128,11 @@ def test_a_topic_that_does_not_exist_is_an_error(kafka: Kafka) -> None:
 
 
 def test_a_table_goes_on_after_an_error_that_does_not_pass_by_itself(
-    kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Calls that wait raise it; once it is over, all that was missed is read."""
-    monkeypatch.setattr(table_module, "REFUSED_S", 0.01)
+    """Calls that wait raise it, one line of the log says so; then all that was missed is read."""
+    for name in ("REFUSED_S", "RETRY_S"):
+        monkeypatch.setattr(table_module, name, 0.001)
     topic, config = _topic(kafka, 1), {"bootstrap.servers": kafka.bootstrap}
 
     async def run() -> None:
@@ -139,12 +140,14 @@ def test_a_table_goes_on_after_an_error_that_does_not_pass_by_itself(
             AsyncTable(topic, config=config) as table,
             AsyncTable(topic, config=config) as other,
         ):
-            poll, is_refused = table._consumer.poll, True
+            poll, is_refused, refusals = table._consumer.poll, True, 0
 
             async def refusing_poll(timeout: float) -> Any:  # noqa: ASYNC109 - of the consumer
+                nonlocal refusals
                 records = await poll(0 if is_refused else timeout)
                 if is_refused:
                     assert not records
+                    refusals += 1
                     raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                 return records
 
@@ -155,9 +158,11 @@ def test_a_table_goes_on_after_an_error_that_does_not_pass_by_itself(
                 await table.read_to_end()
             assert caught.value.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
             assert table.get(b"key") is None
+            await until(lambda: refusals > 3)
             is_refused = False
             table._consumer.resume(*table._partitions)
             await table.read_to_end()
             assert table[b"key"] == b"1"
 
     asyncio.run(run())
+    assert caplog.text.count("cannot be read") == 1

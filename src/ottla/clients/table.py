@@ -84,6 +84,8 @@ class AsyncTable:
         self._partitions: list[TopicPartition] = []
         self._following: asyncio.Task[None] | None = None
         self._failure: Exception | None = None
+        self._refusal = ""
+        """The error of the last attempt to read, which the log has."""
         self.closed = False
 
     def __getitem__(self, key: bytes) -> bytes:
@@ -151,6 +153,7 @@ class AsyncTable:
         while True:
             try:
                 await self._read(reading)
+                self._refusal = ""
                 if reading is not self._core and self._is_at_end(reading):
                     self._core.restart(reading.values, reading.positions)
                     reading = self._core
@@ -164,8 +167,7 @@ class AsyncTable:
                     self._consumer.seek_to_beginning(*self._partitions)
                 elif not error.is_retriable:
                     # an ACL may come back: whoever waits hears of it, and the reading goes on
-                    log.warning("table %r: cannot be read, again in 1 s: %s", self.topic, error)
-                    self._core.fail(error)
+                    self._refuse(error)
                     await asyncio.sleep(REFUSED_S)
                 await asyncio.sleep(RETRY_S)
             except _CallbackError as error:
@@ -174,6 +176,12 @@ class AsyncTable:
             except Exception as error:  # noqa: BLE001 - calls raise it
                 self._end(error)
                 return
+
+    def _refuse(self, error: KafkaError) -> None:
+        if self._refusal != str(error):  # one line, though a right may be missing for hours
+            log.warning("table %r: cannot be read, tried again: %s", self.topic, error)
+        self._refusal = str(error)
+        self._core.fail(error)
 
     def _end(self, error: Exception) -> None:
         self._failure = error
